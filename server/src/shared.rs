@@ -2,7 +2,7 @@
 //! behaviour of its own and knows no service; the parts that act are in
 //! [`Services`](crate::execute::services::Services).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -24,6 +24,9 @@ use crate::observe::rates::Rates;
 use crate::observe::slowlog::SlowLog;
 use crate::observe::stats::Stats;
 use crate::store::{Kept, Store};
+
+/// Elements above which a command runs in steps: fewer take less than a step.
+const STEPS_FROM: usize = 1024;
 
 /// The state that all threads of a server share.
 pub struct Shared {
@@ -55,6 +58,8 @@ pub struct Shared {
     pub started_unix_ms: u64,
     /// Bytes that the allocator held then.
     pub startup_bytes: u64,
+    /// Elements above which a command runs in steps.
+    pub steps_from: AtomicUsize,
     /// Twenty random bytes in hexadecimal: this run of the server.
     pub run_id: String,
     store: OnceLock<Store>,
@@ -93,6 +98,7 @@ impl Shared {
             started: Instant::now(),
             startup_bytes: Heap::now().allocated,
             started_unix_ms,
+            steps_from: AtomicUsize::new(STEPS_FROM),
             run_id: format!("{:08x}{:032x}", rand::random::<u32>(), rand::random::<u128>()),
             store: OnceLock::new(),
             stopping: AtomicBool::new(false),

@@ -5,7 +5,7 @@ use crate::index;
 use crate::log::Group;
 use crate::overlay::Overlay;
 use crate::record::{Batch, Change, Lsn, Stamped, UnixMs, Write};
-use crate::store::{CommitError, Databases, Store};
+use crate::store::{CommitError, Copied, Databases, Store};
 use crate::table::latch::{ReadLatch, WriteLatch};
 use crate::table::{Entry, KeyHash, KeyRef, Placed, Readers, Retired, Segment, Table, touch_all};
 use smallvec::SmallVec;
@@ -352,6 +352,11 @@ impl<'s> Latched<'s> {
                 None
             }
         }
+    }
+
+    /// A copy of a latched entry, to be read when the latch is released.
+    pub fn copy(&self, entry: &Entry) -> Copied {
+        self.store.copy_of(entry)
     }
 
     /// How many look-ups found a live entry, and how many did not.

@@ -19,6 +19,7 @@ mod transaction;
 
 use crate::lock::{RwLockReadGuard, rank};
 use crate::record::UnixMs;
+pub use crate::store::Copied;
 use crate::store::{Databases, Store};
 use crate::table::{KeyHash, KeyRef};
 pub use exclusive::Exclusive;

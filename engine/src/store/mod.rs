@@ -14,6 +14,7 @@
 //! knows nothing of sessions or of background threads: to them it is only passed.
 
 mod builds;
+mod copied;
 mod databases;
 mod expiry;
 mod reaper;
@@ -25,10 +26,11 @@ use crate::lock::{RwLockReadGuard, rank};
 use crate::log::{Appender, Group, LogError, Validity};
 use crate::record::{Batch, Lsn, UnixMs};
 use crate::rewrite_cursor::RewriteCursor;
-use crate::table::{Garbage, Readers, RemsetSize, Table};
+use crate::table::{Entry, Garbage, Readers, RemsetSize, Table};
 use crate::view::{Live, View, ViewError, ViewOptions, Views};
 use crate::watch::Watches;
 pub(crate) use builds::{Build, BuildQueue, BuildSender};
+pub use copied::Copied;
 pub(crate) use databases::Databases;
 pub(crate) use expiry::Expiry;
 use reaper::Reaper;
@@ -286,6 +288,11 @@ impl Store {
     /// Values, tables and indexes that were freed in the background so far.
     pub fn freed(&self) -> u64 {
         self.reaper.freed()
+    }
+
+    /// A copy of an entry for who reads longer than its latch may be held.
+    pub(crate) fn copy_of(&self, entry: &Entry) -> Copied {
+        Copied::new(entry, &self.reaper)
     }
 
     pub(crate) fn discard(&self, discarded: Discarded) {

@@ -9,7 +9,7 @@
 use crate::index::Indexes;
 use crate::log::Validity;
 use crate::record::Lsn;
-use crate::table::{Freed, Garbage, Table};
+use crate::table::{Entry, Freed, Garbage, Table};
 use crossbeam_channel::{Receiver, Sender};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +29,8 @@ pub(crate) enum Discarded {
     Table(#[expect(dead_code, reason = "held to be dropped elsewhere")] Arc<Table>),
     /// Indexes of such a database, or that were dropped.
     Indexes(#[expect(dead_code, reason = "held to be dropped elsewhere")] Indexes),
+    /// A copy of an entry. Its records are reported by the original.
+    Copy(#[expect(dead_code, reason = "held to be dropped elsewhere")] Entry),
     /// The versions that a view has left.
     View(#[expect(dead_code, reason = "held to be dropped elsewhere")] Freed),
     /// A thread waits until everything sent before this is done.
@@ -112,7 +114,7 @@ impl ReaperQueue {
                 }
                 // The thread that waits may have given up.
                 Discarded::Mark(done) => _ = done.send(()),
-                Discarded::Table(_) | Discarded::Indexes(_) | Discarded::View(_) => {}
+                Discarded::Table(_) | Discarded::Indexes(_) | Discarded::Copy(_) | Discarded::View(_) => {}
             }
             drop(item);
             self.freed.fetch_add(u64::from(!is_mark), Ordering::Relaxed);

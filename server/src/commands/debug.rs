@@ -1,5 +1,6 @@
-//! `DEBUG SLEEP|SET-ACTIVE-EXPIRE|OBJECT|DIGEST|DIGEST-VALUE|PANIC`.
+//! `DEBUG SLEEP|SET-ACTIVE-EXPIRE|STEPS-FROM|OBJECT|DIGEST|DIGEST-VALUE|PANIC`.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tarn_engine::ScanBudget;
@@ -10,6 +11,7 @@ use crate::commands::help::unknown_container;
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
+use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
 
 const FLAGS: Flags =
@@ -63,6 +65,12 @@ pub(super) const COMMANDS: &[Command] = &[row(
         "Stops this worker thread, and nobody else, for some seconds.",
         sleep,
     ),
+    sub(
+        "steps-from",
+        3,
+        "Sets the number of elements above which a command runs in steps; 0: all do, in steps as short as can be.",
+        steps_from,
+    ),
 ])];
 
 fn panic<'a>(_: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
@@ -81,6 +89,13 @@ fn sleep<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
 
 fn set_active_expire<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     cx.keys.store().expiry().set_active(args.at(2) != b"0");
+    cx.reply.ok();
+    Ok(())
+}
+
+fn steps_from<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let elements = parse::count(args.at(2))?;
+    cx.server.steps_from.store(usize::try_from(elements).unwrap_or(usize::MAX), Ordering::Relaxed);
     cx.reply.ok();
     Ok(())
 }

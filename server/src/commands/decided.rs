@@ -23,6 +23,20 @@ impl<V> Default for Decided<'_, V> {
 }
 
 impl<'a, V> Decided<'a, V> {
+    /// No names yet, with room for so many.
+    pub(super) fn with_capacity(names: usize) -> Self {
+        let index = if names > FEW { names } else { 0 };
+        Decided {
+            items: SmallVec::with_capacity(names),
+            index: HashMap::with_capacity_and_hasher(index, Default::default()),
+        }
+    }
+
+    /// The number of names.
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+
     /// The decision about `name`, made by `decide` at its first use.
     pub(super) fn entry(&mut self, name: &'a [u8], decide: impl FnOnce() -> V) -> &mut V {
         let place = match self.place(name) {

@@ -1,8 +1,9 @@
 //! Hash commands. Random fields are in `random`, `HSCAN` is in `element_scans`.
 
-use tarn_engine::record::Change;
-use tarn_engine::value::HashRef;
-use tarn_resp::Args;
+use tarn_engine::Entry;
+use tarn_engine::record::{Change, Kind};
+use tarn_engine::value::{HashRef, ValueRef};
+use tarn_resp::{Args, Writer};
 
 use crate::commands::decided::Decided;
 use crate::commands::removals;
@@ -135,26 +136,42 @@ fn write_value(cx: &mut Context<'_, '_>, hash: Option<HashRef<'_>>, field: &[u8]
 }
 
 fn hgetall<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let hash = cx.hash(args.at(1))?;
-    cx.reply.map(hash.map_or(0, |hash| hash.len()));
-    for (field, value) in hash.iter().flat_map(HashRef::iter) {
-        cx.reply.bulk(field);
-        cx.reply.bulk(value);
-    }
+    let entry = cx.entry_of(args.at(1), Kind::Hash)?;
+    cx.reply.map(entry.map_or(0, Entry::count));
+    reply_fields(cx, entry, |reply, field, value| {
+        reply.bulk(field);
+        reply.bulk(value);
+    });
     Ok(())
 }
 
+/// Writes each field of a hash with its value by `write`.
+#[inline]
+fn reply_fields(
+    cx: &mut Context<'_, '_>,
+    entry: Option<&Entry>,
+    write: impl Fn(&mut Writer<'_>, &[u8], &[u8]) + 'static,
+) {
+    let Some(entry) = entry else { return };
+    cx.reply_elements(entry, 0..entry.count(), move |reply, value, range| {
+        if let ValueRef::Hash(hash) = value {
+            let fields = hash.iter_from(range.start).take(range.len());
+            fields.for_each(|(field, value)| write(reply, field, value));
+        }
+    });
+}
+
 fn hkeys<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let hash = cx.hash(args.at(1))?;
-    cx.reply.array(hash.map_or(0, |hash| hash.len()));
-    hash.iter().flat_map(HashRef::iter).for_each(|(field, _)| cx.reply.bulk(field));
+    let entry = cx.entry_of(args.at(1), Kind::Hash)?;
+    cx.reply.array(entry.map_or(0, Entry::count));
+    reply_fields(cx, entry, |reply, field, _| reply.bulk(field));
     Ok(())
 }
 
 fn hvals<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let hash = cx.hash(args.at(1))?;
-    cx.reply.array(hash.map_or(0, |hash| hash.len()));
-    hash.iter().flat_map(HashRef::iter).for_each(|(_, value)| cx.reply.bulk(value));
+    let entry = cx.entry_of(args.at(1), Kind::Hash)?;
+    cx.reply.array(entry.map_or(0, Entry::count));
+    reply_fields(cx, entry, |reply, _, value| reply.bulk(value));
     Ok(())
 }
 

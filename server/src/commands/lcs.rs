@@ -9,13 +9,18 @@
 //! ```
 
 use tarn_engine::value::{StringRef, ValueRef};
-use tarn_resp::Args;
+use tarn_resp::{Args, Writer};
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
+use crate::execute::steps::{Steps, at_once};
+
+/// Cells of the table that take as long as an element of a collection, and their bytes.
+const CELLS: usize = 16;
+const CELLS_BYTES: usize = CELLS * size_of::<u32>();
 
 /// The rows of this family.
 pub(super) const COMMANDS: &[Command] =
@@ -71,46 +76,77 @@ fn lcs<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError>
     if table_bytes > cx.server.live.proto_max_bulk_len() {
         return Err(CommandError::text(TOO_LARGE));
     }
-    let (a, b) = (&a.to_bytes()[..], &b.to_bytes()[..]);
-    if options.only_len {
-        cx.reply.integer(i64::from(len(a, b)));
+    if cx.is_long(table_bytes as usize / CELLS_BYTES, 0) {
+        let (a, b) = (a.to_bytes().into_owned(), b.to_bytes().into_owned());
+        cx.run_in_steps(async move |steps| {
+            let found = Found::find(&steps, &a, &b, &options).await;
+            steps.reply(|reply| found.write(reply, &options));
+            Ok(())
+        });
         return Ok(());
     }
-    let table = Table::new(a, b);
-    let runs = table.runs();
-    if options.ranges {
-        reply_ranges(cx, &options, &table, &runs);
-    } else {
-        let common: Vec<u8> = runs.iter().rev().flat_map(|run| &a[run.a..run.a + run.len]).copied().collect();
-        cx.reply.bulk(&common);
-    }
+    let (a, b) = (&a.to_bytes()[..], &b.to_bytes()[..]);
+    at_once(async |steps| Found::find(steps, a, b, &options).await).write(&mut cx.reply, &options);
     Ok(())
 }
 
-fn reply_ranges(cx: &mut Context<'_, '_>, options: &Options, table: &Table<'_>, runs: &[Run]) {
-    let is_long_enough = |run: &&Run| run.len as u64 >= options.match_len_min;
-    cx.reply.map(2);
-    cx.reply.bulk(b"matches");
-    cx.reply.array(runs.iter().filter(is_long_enough).count());
-    for run in runs.iter().filter(is_long_enough) {
-        cx.reply.array(2 + usize::from(options.with_match_len));
-        for start in [run.a, run.b] {
-            cx.reply.array(2);
-            cx.reply.integer(start as i64);
-            cx.reply.integer((start + run.len - 1) as i64);
+/// The answer to a request.
+enum Found {
+    /// The length.
+    Len(u32),
+    /// The bytes.
+    Common(Vec<u8>),
+    /// The ranges, the last one first, and the length of all.
+    Ranges(Vec<Run>, u32),
+}
+
+impl Found {
+    async fn find(steps: &Steps, a: &[u8], b: &[u8], options: &Options) -> Found {
+        if options.only_len {
+            return Found::Len(len(steps, a, b).await);
         }
-        if options.with_match_len {
-            cx.reply.integer(run.len as i64);
+        let table = Table::new(steps, a, b).await;
+        let runs = table.runs(steps).await;
+        if options.ranges {
+            return Found::Ranges(runs, table.at(a.len(), b.len()));
+        }
+        Found::Common(runs.iter().rev().flat_map(|run| &a[run.a..run.a + run.len]).copied().collect())
+    }
+
+    fn write(&self, reply: &mut Writer<'_>, options: &Options) {
+        match self {
+            Found::Len(len) => reply.integer(i64::from(*len)),
+            Found::Common(bytes) => reply.bulk(bytes),
+            Found::Ranges(runs, len) => reply_ranges(reply, options, runs, *len),
         }
     }
-    cx.reply.bulk(b"len");
-    cx.reply.integer(i64::from(table.at(table.a.len(), table.b.len())));
+}
+
+fn reply_ranges(reply: &mut Writer<'_>, options: &Options, runs: &[Run], len: u32) {
+    let is_long_enough = |run: &&Run| run.len as u64 >= options.match_len_min;
+    reply.map(2);
+    reply.bulk(b"matches");
+    reply.array(runs.iter().filter(is_long_enough).count());
+    for run in runs.iter().filter(is_long_enough) {
+        reply.array(2 + usize::from(options.with_match_len));
+        for start in [run.a, run.b] {
+            reply.array(2);
+            reply.integer(start as i64);
+            reply.integer((start + run.len - 1) as i64);
+        }
+        if options.with_match_len {
+            reply.integer(run.len as i64);
+        }
+    }
+    reply.bulk(b"len");
+    reply.integer(i64::from(len));
 }
 
 /// The length of the longest common subsequence, in memory for one string.
-fn len(a: &[u8], b: &[u8]) -> u32 {
+async fn len(steps: &Steps, a: &[u8], b: &[u8]) -> u32 {
     let mut row = vec![0u32; b.len() + 1];
     for &byte in a {
+        steps.pass(row.len() / CELLS).await;
         let mut corner = 0;
         for j in 1..row.len() {
             let above = row[j];
@@ -138,10 +174,11 @@ struct Table<'s> {
 }
 
 impl<'s> Table<'s> {
-    fn new(a: &'s [u8], b: &'s [u8]) -> Table<'s> {
+    async fn new(steps: &Steps, a: &'s [u8], b: &'s [u8]) -> Table<'s> {
         let width = b.len() + 1;
         let mut cells = vec![0u32; (a.len() + 1) * width];
         for (i, &byte) in a.iter().enumerate() {
+            steps.pass(width / CELLS).await;
             let (above, row) = cells[i * width..(i + 2) * width].split_at_mut(width);
             for j in 1..width {
                 row[j] = if byte == b[j - 1] { above[j - 1] + 1 } else { above[j].max(row[j - 1]) };
@@ -155,10 +192,11 @@ impl<'s> Table<'s> {
     }
 
     /// The runs of one longest common subsequence, the last one first.
-    fn runs(&self) -> Vec<Run> {
+    async fn runs(&self, steps: &Steps) -> Vec<Run> {
         let (mut i, mut j) = (self.a.len(), self.b.len());
         let mut runs: Vec<Run> = Vec::new();
         while i > 0 && j > 0 {
+            steps.pass(1).await;
             if self.a[i - 1] == self.b[j - 1] {
                 (i, j) = (i - 1, j - 1);
                 match runs.last_mut() {
@@ -182,8 +220,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn runs(a: &[u8], b: &[u8]) -> Vec<Run> {
+        at_once(async |steps| Table::new(steps, a, b).await.runs(steps).await)
+    }
+
     fn common(a: &[u8], b: &[u8]) -> Vec<u8> {
-        let runs = Table::new(a, b).runs();
+        let runs = runs(a, b);
         runs.iter().rev().flat_map(|run| a[run.a..run.a + run.len].to_vec()).collect()
     }
 
@@ -194,7 +236,7 @@ mod tests {
 
     #[test]
     fn runs_of_the_documented_example_come_last_first() {
-        let runs = Table::new(b"ohmytext", b"mynewtext").runs();
+        let runs = runs(b"ohmytext", b"mynewtext");
         assert_eq!(runs, [Run { a: 4, b: 5, len: 4 }, Run { a: 2, b: 0, len: 2 }]);
         assert_eq!(common(b"ohmytext", b"mynewtext"), b"mytext");
         assert_eq!(common(b"", b"x"), b"");
@@ -209,8 +251,9 @@ mod tests {
             let (a, b) = (a.as_bytes(), b.as_bytes());
             let found = common(a, b);
             prop_assert!(is_subsequence(&found, a) && is_subsequence(&found, b));
-            prop_assert_eq!(found.len() as u32, len(a, b));
-            prop_assert_eq!(Table::new(a, b).at(a.len(), b.len()), len(a, b));
+            let len = at_once(async |steps| len(steps, a, b).await);
+            prop_assert_eq!(found.len() as u32, len);
+            prop_assert_eq!(at_once(async |steps| Table::new(steps, a, b).await).at(a.len(), b.len()), len);
         }
     }
 }

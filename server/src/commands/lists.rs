@@ -4,8 +4,8 @@
 
 use std::ops::Range;
 
-use tarn_engine::record::{Change, Side};
-use tarn_engine::value::ListRef;
+use tarn_engine::record::{Change, Kind, Side};
+use tarn_engine::value::{ListRef, ValueRef};
 use tarn_resp::Args;
 
 use crate::error::CommandError;
@@ -200,14 +200,18 @@ fn llen<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
 
 fn lrange<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let (start, stop) = (parse::integer(args.at(2))?, parse::integer(args.at(3))?);
-    let Some(list) = cx.list(args.at(1))? else {
+    let Some(entry) = cx.entry_of(args.at(1), Kind::List)? else {
         cx.reply.array(0);
         return Ok(());
     };
-    let range = indices(start, stop, list.len());
+    let range = indices(start, stop, entry.count());
     cx.reply.array(range.len());
     if !range.is_empty() {
-        list.iter_from(range.start).take(range.len()).for_each(|element| cx.reply.bulk(element));
+        cx.reply_elements(entry, range, |reply, value, range| {
+            if let ValueRef::List(list) = value {
+                list.iter_from(range.start).take(range.len()).for_each(|element| reply.bulk(element));
+            }
+        });
     }
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! Commands that draw elements by chance: `HRANDFIELD`, `SRANDMEMBER`, `ZRANDMEMBER`, and `SPOP`, which also
 //! takes them out.
 
-use tarn_engine::record::Change;
-use tarn_resp::Args;
-use tarn_resp::Protocol;
+use tarn_engine::Entry;
+use tarn_engine::record::{Change, Kind};
+use tarn_engine::value::ValueRef;
+use tarn_resp::{Args, Protocol, Writer};
 
 use crate::commands::decided::Decided;
 use crate::error::CommandError;
@@ -11,6 +12,7 @@ use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
+use crate::execute::steps::{LOOKED_UP, Steps, at_once};
 
 const ACCESS: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const PER_ELEMENT: &str = "O(N), N being the number of elements returned";
@@ -69,73 +71,125 @@ impl Draw {
     }
 }
 
-/// A collection to draw from.
-struct Urn<S, I> {
-    len: usize,
-    /// An element by a random number.
-    sample: S,
-    all: I,
+/// The companion of an element.
+#[derive(Clone, Copy)]
+enum Beside<'c> {
+    Nothing,
+    Value(&'c [u8]),
+    Score(f64),
 }
 
-impl<'c, V, S, I> Urn<S, I>
-where
-    V: Copy,
-    S: Fn(u64) -> Option<(&'c [u8], V)>,
-    I: Iterator<Item = (&'c [u8], V)>,
-{
-    fn draw(self, draw: Draw) -> Vec<(&'c [u8], V)> {
-        match draw {
-            Draw::Repeated(count) => (0..count).filter_map(|_| (self.sample)(rand::random())).collect(),
-            Draw::Distinct(count) => self.distinct(usize::try_from(count).unwrap_or(usize::MAX)),
+type Element<'c> = (&'c [u8], Beside<'c>);
+
+/// A collection to draw from: a hash, a set or a sorted set.
+#[derive(Clone, Copy)]
+struct Urn<'c>(ValueRef<'c>);
+
+impl<'c> Urn<'c> {
+    fn len(self) -> usize {
+        match self.0 {
+            ValueRef::Hash(hash) => hash.len(),
+            ValueRef::Set(set) => set.len(),
+            ValueRef::ZSet(zset) => zset.len(),
+            ValueRef::String(_) | ValueRef::List(_) | ValueRef::Json(_) => 0,
         }
     }
 
-    fn distinct(self, count: usize) -> Vec<(&'c [u8], V)> {
-        if count >= self.len {
-            return self.all.collect();
+    /// An element by a random number.
+    fn sample(self, random: u64) -> Option<Element<'c>> {
+        match self.0 {
+            ValueRef::Hash(hash) => hash.sample(random).map(|(field, value)| (field, Beside::Value(value))),
+            ValueRef::Set(set) => set.sample(random).map(|member| (member, Beside::Nothing)),
+            ValueRef::ZSet(zset) => zset.sample(random).map(|(member, score)| (member, Beside::Score(score))),
+            ValueRef::String(_) | ValueRef::List(_) | ValueRef::Json(_) => None,
+        }
+    }
+
+    fn all(self) -> Box<dyn Iterator<Item = Element<'c>> + 'c> {
+        match self.0 {
+            ValueRef::Hash(hash) => Box::new(hash.iter().map(|(field, value)| (field, Beside::Value(value)))),
+            ValueRef::Set(set) => Box::new(set.iter().map(|member| (member, Beside::Nothing))),
+            ValueRef::ZSet(zset) => {
+                Box::new(zset.iter_from(0).map(|(member, score)| (member, Beside::Score(score))))
+            }
+            ValueRef::String(_) | ValueRef::List(_) | ValueRef::Json(_) => Box::new(std::iter::empty()),
+        }
+    }
+
+    async fn draw(self, steps: &Steps, draw: Draw) -> Vec<Element<'c>> {
+        match draw {
+            Draw::Repeated(count) => {
+                let drawn = (0..count).filter_map(|_| self.sample(rand::random()));
+                steps.collect(drawn, count as usize).await
+            }
+            Draw::Distinct(count) => self.distinct(steps, usize::try_from(count).unwrap_or(usize::MAX)).await,
+        }
+    }
+
+    async fn distinct(self, steps: &Steps, count: usize) -> Vec<Element<'c>> {
+        if count >= self.len() {
+            return steps.collect(self.all(), self.len()).await;
         }
         // Drawing again what came already gets slow when most elements are wanted. Then each is taken with
         // the chance that leaves all choices equally likely.
-        if count > self.len / 3 {
-            let (mut left, mut wanted) = (self.len, count);
-            let chosen = self.all.filter(|_| {
+        if count > self.len() / 3 {
+            let (mut left, mut wanted) = (self.len(), count);
+            let chosen = self.all().filter(|_| {
                 let takes = rand::random_range(0..left) < wanted;
                 left -= 1;
                 wanted -= usize::from(takes);
                 takes
             });
-            return chosen.collect();
+            return steps.collect(chosen, count).await;
         }
-        let mut chosen = Decided::default();
+        let mut chosen = Decided::with_capacity(count);
         let mut drawn = 0;
         while drawn < count {
-            let Some((name, value)) = (self.sample)(rand::random()) else { break };
+            let Some((name, beside)) = self.sample(rand::random()) else { break };
             chosen.entry(name, || {
                 drawn += 1;
-                value
+                beside
             });
+            steps.pass(LOOKED_UP).await;
         }
-        chosen.into_items().collect()
+        steps.collect(chosen.into_items(), drawn).await
     }
 }
 
-/// Writes elements, in RESP3 as pairs if their values are asked for.
-fn write_pairs<V: Copy>(
-    cx: &mut Context<'_, '_>,
-    elements: &[(&[u8], V)],
-    with_values: bool,
-    write_value: impl Fn(&mut Context<'_, '_>, V),
-) {
-    let nested = with_values && cx.reply.protocol() == Protocol::Resp3;
-    cx.reply.array(if with_values && !nested { 2 * elements.len() } else { elements.len() });
-    for (name, value) in elements {
-        if nested {
-            cx.reply.array(2);
-        }
-        cx.reply.bulk(name);
-        if with_values {
-            write_value(cx, *value);
-        }
+/// Replies with elements drawn from the collection of an entry, in steps if they are many; with what stands
+/// beside them if that is asked for, in RESP3 as pairs.
+fn reply_drawn(cx: &mut Context<'_, '_>, entry: &Entry, draw: Draw, whole: bool) {
+    let (Draw::Distinct(count) | Draw::Repeated(count)) = draw;
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let visited = if matches!(draw, Draw::Distinct(_)) { count.min(entry.count()) } else { count };
+    if cx.runs_long([(entry, visited)].into_iter()) {
+        let copy = cx.keys.copy(entry);
+        cx.run_in_steps(async move |steps| {
+            let drawn = Urn(copy.value()).draw(&steps, draw).await;
+            steps.reply(|reply| write_head(reply, drawn.len(), whole));
+            steps.each(drawn.into_iter(), |reply, element| write_element(reply, element, whole)).await;
+            Ok(())
+        });
+        return;
+    }
+    let drawn = at_once(async |steps| Urn(entry.value()).draw(steps, draw).await);
+    write_head(&mut cx.reply, drawn.len(), whole);
+    drawn.into_iter().for_each(|element| write_element(&mut cx.reply, element, whole));
+}
+
+fn write_head(reply: &mut Writer<'_>, len: usize, whole: bool) {
+    reply.array(if whole && reply.protocol() == Protocol::Resp2 { 2 * len } else { len });
+}
+
+fn write_element(reply: &mut Writer<'_>, (name, beside): Element<'_>, whole: bool) {
+    if whole && reply.protocol() == Protocol::Resp3 {
+        reply.array(2);
+    }
+    reply.bulk(name);
+    match beside {
+        Beside::Value(value) if whole => reply.bulk(value),
+        Beside::Score(score) if whole => reply.double(score),
+        _ => {}
     }
 }
 
@@ -152,20 +206,7 @@ fn parse_draw(args: Args<'_>, word: &[u8]) -> Result<Option<(Draw, bool)>, Comma
 }
 
 fn hrandfield<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let draw = parse_draw(args, b"withvalues")?;
-    match (cx.hash(args.at(1))?, draw) {
-        (None, None) => cx.reply.null(),
-        (None, Some(_)) => cx.reply.array(0),
-        (Some(hash), None) => match hash.sample(rand::random()) {
-            Some((field, _)) => cx.reply.bulk(field),
-            None => cx.reply.null(),
-        },
-        (Some(hash), Some((draw, with_values))) => {
-            let urn = Urn { len: hash.len(), sample: |random| hash.sample(random), all: hash.iter() };
-            write_pairs(cx, &urn.draw(draw), with_values, |cx, value| cx.reply.bulk(value));
-        }
-    }
-    Ok(())
+    draw_from(cx, args, Kind::Hash, parse_draw(args, b"withvalues")?)
 }
 
 fn srandmember<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
@@ -173,35 +214,28 @@ fn srandmember<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comma
         return Err(CommandError::Syntax);
     }
     let draw = args.get(2).map(|count| Draw::parse(count, false)).transpose()?;
-    match (cx.set(args.at(1))?, draw) {
-        (None, None) => cx.reply.null(),
-        (None, Some(_)) => cx.reply.array(0),
-        (Some(set), None) => match set.sample(rand::random()) {
-            Some(member) => cx.reply.bulk(member),
-            None => cx.reply.null(),
-        },
-        (Some(set), Some(draw)) => {
-            let sample = |random| set.sample(random).map(|member| (member, ()));
-            let urn = Urn { len: set.len(), sample, all: set.iter().map(|member| (member, ())) };
-            write_pairs(cx, &urn.draw(draw), false, |_, ()| {});
-        }
-    }
-    Ok(())
+    draw_from(cx, args, Kind::Set, draw.map(|draw| (draw, false)))
 }
 
 fn zrandmember<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let draw = parse_draw(args, b"withscores")?;
-    match (cx.zset(args.at(1))?, draw) {
+    draw_from(cx, args, Kind::ZSet, parse_draw(args, b"withscores")?)
+}
+
+/// Replies with one element, or with an array if there is a count.
+fn draw_from<'a>(
+    cx: &mut Context<'_, 'a>,
+    args: Args<'a>,
+    kind: Kind,
+    draw: Option<(Draw, bool)>,
+) -> Result<(), CommandError> {
+    match (cx.entry_of(args.at(1), kind)?, draw) {
         (None, None) => cx.reply.null(),
         (None, Some(_)) => cx.reply.array(0),
-        (Some(zset), None) => match zset.sample(rand::random()) {
-            Some((member, _)) => cx.reply.bulk(member),
+        (Some(entry), None) => match Urn(entry.value()).sample(rand::random()) {
+            Some((name, _)) => cx.reply.bulk(name),
             None => cx.reply.null(),
         },
-        (Some(zset), Some((draw, with_scores))) => {
-            let urn = Urn { len: zset.len(), sample: |random| zset.sample(random), all: zset.iter_from(0) };
-            write_pairs(cx, &urn.draw(draw), with_scores, |cx, score| cx.reply.double(score));
-        }
+        (Some(entry), Some((draw, whole))) => reply_drawn(cx, entry, draw, whole),
     }
     Ok(())
 }
@@ -221,15 +255,14 @@ fn spop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
             cx.write(key, Change::SetRemove { member: member.to_vec().into() });
         }
         (Some(set), Some(count)) => {
-            let sample = |random| set.sample(random).map(|member| (member, ()));
-            let urn = Urn { len: set.len(), sample, all: set.iter().map(|member| (member, ())) };
-            let members = urn.draw(Draw::Distinct(count));
+            let urn = Urn(ValueRef::Set(set));
+            let members = at_once(async |steps| urn.draw(steps, Draw::Distinct(count)).await);
             cx.reply.set(members.len());
-            members.iter().for_each(|(member, ())| cx.reply.bulk(member));
+            members.iter().for_each(|(member, _)| cx.reply.bulk(member));
             if members.len() == set.len() {
                 cx.write(key, Change::Delete);
             } else {
-                for (member, ()) in members {
+                for (member, _) in members {
                     cx.write(key, Change::SetRemove { member: member.to_vec().into() });
                 }
             }
@@ -241,21 +274,20 @@ fn spop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn names(len: usize) -> Vec<String> {
-        (0..len).map(|i| format!("{i:03}")).collect()
-    }
+    use tarn_engine::record::Lsn;
+    use tarn_engine::value::ImageBuilder;
 
     #[test]
     fn distinct_draws_have_the_wanted_length_and_no_element_twice() {
-        let names = names(100);
+        let mut image = ImageBuilder::new(Kind::Set);
+        (0..100).for_each(|i| image.push_element(format!("{i:03}").as_bytes()));
+        let elements = image.finish().into();
+        let change = Change::Image { kind: Kind::Set, elements, expiry: None, sticky: false };
+        let entry = Entry::create(b"s", &change, Lsn(1)).expect("an image makes an entry");
         for count in [0, 1, 10, 33, 34, 99, 100, 1000] {
-            let urn = Urn {
-                len: names.len(),
-                sample: |random: u64| Some((names[(random % 100) as usize].as_bytes(), ())),
-                all: names.iter().map(|name| (name.as_bytes(), ())),
-            };
-            let mut drawn = urn.draw(Draw::Distinct(count));
+            let urn = Urn(entry.value());
+            let drawn = at_once(async |steps| urn.draw(steps, Draw::Distinct(count)).await);
+            let mut drawn: Vec<&[u8]> = drawn.into_iter().map(|(name, _)| name).collect();
             drawn.sort_unstable();
             drawn.dedup();
             assert_eq!(drawn.len(), count.min(100) as usize, "{count} wanted");

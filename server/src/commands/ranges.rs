@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tarn_engine::record::Change;
+use tarn_engine::record::{Change, Kind};
 use tarn_resp::Args;
 
 use crate::error::CommandError;
@@ -91,9 +91,13 @@ fn setrange<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
 
 fn getrange<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let (start, end) = (parse::integer(args.at(2))?, parse::integer(args.at(3))?);
-    let value = cx.string(args.at(1))?.unwrap_or_default();
+    let entry = cx.entry_of(args.at(1), Kind::String)?;
+    let Some((entry, value)) = entry.and_then(|entry| Some((entry, entry.value().bytes()?))) else {
+        cx.reply.bulk(b"");
+        return Ok(());
+    };
     let range = resolve(start, end, value.len() as u64);
-    cx.reply_part(value, range.start as usize..range.end as usize);
+    cx.reply_part_of(entry, value, range.start as usize..range.end as usize);
     Ok(())
 }
 

@@ -1,15 +1,16 @@
 //! The keys of a database that nobody named: counted, listed, scanned, drawn by chance. One segment is
 //! latched at a time.
 
-use tarn_engine::{Entry, ScanBudget};
-use tarn_resp::Args;
-use tarn_resp::Writer;
+use tarn_engine::record::UnixMs;
+use tarn_engine::{Engine, Entry, ScanBudget, ViewOptions};
+use tarn_resp::{Args, Protocol, Writer};
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse;
 use crate::execute::spec::Flags;
+use crate::execute::steps::Steps;
 use crate::glob;
 
 const SWEEPS: Flags = Flags::READONLY.with(Flags::ALONE_IN_EXEC);
@@ -78,10 +79,52 @@ fn walk(
 }
 
 fn keys<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    if cx.is_long(cx.keys.keys(cx.db), 0)
+        && let Some(engine) = cx.server.store().map(|store| store.engine.clone())
+    {
+        let (db, pattern, now) = (cx.db, args.at(1).to_vec(), cx.now());
+        cx.run_in_steps(async move |steps| keys_in_steps(&steps, &engine, db, &pattern, now).await);
+        return Ok(());
+    }
     let filter = Filter::by_name(args.at(1));
     let (_, found, replies) = walk(cx, 0, ScanBudget::UNLIMITED, &filter);
     cx.reply.array(found);
     cx.reply.raw(&replies);
+    Ok(())
+}
+
+/// The keys as of one instant, which is when the first step runs.
+async fn keys_in_steps(
+    steps: &Steps,
+    engine: &Engine,
+    db: u8,
+    pattern: &[u8],
+    now: UnixMs,
+) -> Result<(), CommandError> {
+    let options = ViewOptions { db: Some(db), ..ViewOptions::once("KEYS") };
+    let mut view = engine.open_view(options).map_err(|error| CommandError::owned(format!("ERR {error}")))?;
+    steps.see(view.cut());
+    let filter = Filter::by_name(pattern);
+    let (mut found, mut replies) = (0, vec![Vec::new()]);
+    loop {
+        let mut part = Vec::new();
+        let mut writer = Writer::new(&mut part, Protocol::Resp2);
+        let mut seen = 0;
+        let step = view.step(&mut |entry: &Entry| {
+            seen += 1;
+            if !entry.is_expired(now) && filter.admits(entry) {
+                writer.bulk(entry.key());
+                found += 1;
+            }
+        });
+        if step.map_err(|error| CommandError::owned(format!("ERR {error}")))?.is_none() {
+            break;
+        }
+        replies.push(part);
+        steps.pass(seen).await;
+    }
+    steps.reply(|reply| reply.array(found));
+    steps.each(replies.iter(), |reply, part| reply.raw(part)).await;
     Ok(())
 }
 

@@ -1,16 +1,19 @@
 //! Commands that combine sets: intersection, union, difference.
 
+use foldhash::quality::RandomState;
 use hashbrown::HashSet;
 use smallvec::SmallVec;
+use tarn_engine::Entry;
 use tarn_engine::record::{Change, Kind};
-use tarn_engine::value::{ImageBuilder, SetRef};
+use tarn_engine::value::{ImageBuilder, SetRef, ValueRef};
 use tarn_resp::Args;
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
-use crate::execute::context::Context;
+use crate::execute::context::{Context, Copies};
 use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
+use crate::execute::steps::{CAPACITY_MAX, LOOKED_UP, Steps, at_once};
 
 const GROW: Flags = Flags::WRITE.with(Flags::DENYOOM);
 
@@ -67,45 +70,72 @@ fn sets_at<'c, 'k>(
     keys.map(|key| cx.set(key)).collect()
 }
 
+/// The sets of copies.
+fn sets_of(copies: &Copies) -> Sets<'_> {
+    let entries = copies.iter().map(Option::as_deref);
+    let sets = entries.map(|entry| match entry.map(Entry::value) {
+        Some(ValueRef::Set(set)) => Some(set),
+        _ => None,
+    });
+    sets.collect()
+}
+
 impl Combine {
     /// Up to `limit` members of the combination, each once.
-    fn members<'c>(self, sets: Sets<'c>, limit: usize) -> Vec<&'c [u8]> {
+    async fn members<'c>(self, steps: &Steps, sets: Sets<'c>, limit: usize) -> Vec<&'c [u8]> {
         match self {
-            Combine::Inter => inter(sets, limit),
-            Combine::Union => union(&sets),
-            Combine::Diff => diff(&sets),
+            Combine::Inter => inter(steps, sets, limit).await,
+            Combine::Union => union(steps, &sets).await,
+            Combine::Diff => diff(steps, &sets).await,
         }
     }
 }
 
-fn inter(sets: Sets<'_>, limit: usize) -> Vec<&[u8]> {
+async fn inter<'c>(steps: &Steps, sets: Sets<'c>, limit: usize) -> Vec<&'c [u8]> {
     let Some(mut sets) = sets.into_iter().collect::<Option<SmallVec<[SetRef<'_>; 4]>>>() else {
         return Vec::new();
     };
     sets.sort_by_key(SetRef::len);
     let Some((smallest, others)) = sets.split_first() else { return Vec::new() };
-    let shared = smallest.iter().filter(|member| others.iter().all(|set| set.contains(member)));
-    shared.take(limit).collect()
-}
-
-fn union<'c>(sets: &Sets<'c>) -> Vec<&'c [u8]> {
-    let mut members = Vec::with_capacity(sets.iter().flatten().map(SetRef::len).max().unwrap_or(0));
-    if let [Some(set)] = sets.as_slice() {
-        members.extend(set.iter());
-        return members;
-    }
-    let mut seen = HashSet::<&[u8], foldhash::quality::RandomState>::default();
-    for member in sets.iter().flatten().flat_map(SetRef::iter) {
-        if seen.insert(member) {
+    let mut members = Vec::with_capacity(limit.min(smallest.len()).min(CAPACITY_MAX));
+    for member in smallest.iter() {
+        if others.iter().all(|set| set.contains(member)) {
             members.push(member);
+            if members.len() == limit {
+                break;
+            }
         }
+        steps.pass(1 + LOOKED_UP * others.len()).await;
     }
     members
 }
 
-fn diff<'c>(sets: &Sets<'c>) -> Vec<&'c [u8]> {
+async fn union<'c>(steps: &Steps, sets: &Sets<'c>) -> Vec<&'c [u8]> {
+    let total: usize = sets.iter().flatten().map(SetRef::len).sum();
+    let mut members = Vec::with_capacity(total.min(CAPACITY_MAX));
+    let is_one = sets.len() == 1;
+    // As large as it may become: to grow takes longer than a step.
+    let seen = if is_one { 0 } else { total.min(CAPACITY_MAX) };
+    let mut seen = HashSet::<&[u8], _>::with_capacity_and_hasher(seen, RandomState::default());
+    for member in sets.iter().flatten().flat_map(SetRef::iter) {
+        if is_one || seen.insert(member) {
+            members.push(member);
+        }
+        steps.pass(1 + LOOKED_UP).await;
+    }
+    members
+}
+
+async fn diff<'c>(steps: &Steps, sets: &Sets<'c>) -> Vec<&'c [u8]> {
     let Some((Some(first), others)) = sets.split_first() else { return Vec::new() };
-    first.iter().filter(|member| !others.iter().flatten().any(|set| set.contains(member))).collect()
+    let mut members = Vec::with_capacity(first.len().min(CAPACITY_MAX));
+    for member in first.iter() {
+        if !others.iter().flatten().any(|set| set.contains(member)) {
+            members.push(member);
+        }
+        steps.pass(1 + LOOKED_UP * others.len()).await;
+    }
+    members
 }
 
 fn sinter<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
@@ -122,7 +152,16 @@ fn sdiff<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
 
 fn reply_with<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, combine: Combine) -> Result<(), CommandError> {
     let sets = sets_at(cx, args.tail(1).iter())?;
-    let members = combine.members(sets, usize::MAX);
+    if let Some(copies) = cx.copies_if_long(args.tail(1).iter()) {
+        cx.run_in_steps(async move |steps| {
+            let members = combine.members(&steps, sets_of(&copies), usize::MAX).await;
+            steps.reply(|reply| reply.set(members.len()));
+            steps.each(members.into_iter(), |reply, member| reply.bulk(member)).await;
+            Ok(())
+        });
+        return Ok(());
+    }
+    let members = at_once(async |steps| combine.members(steps, sets, usize::MAX).await);
     cx.reply.set(members.len());
     members.iter().for_each(|member| cx.reply.bulk(member));
     Ok(())
@@ -143,7 +182,7 @@ fn sdiffstore<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
 fn store<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, combine: Combine) -> Result<(), CommandError> {
     let sets = sets_at(cx, args.tail(2).iter())?;
     let mut image = ImageBuilder::new(Kind::Set);
-    for member in combine.members(sets, usize::MAX) {
+    for member in at_once(async |steps| combine.members(steps, sets, usize::MAX).await) {
         image.push_element(member);
     }
     store_image(cx, args.at(1), Kind::Set, image);
@@ -177,7 +216,15 @@ fn sintercard<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
     }
     let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
     let sets = sets_at(cx, args.tail(2).iter().take(keys))?;
-    let members = Combine::Inter.members(sets, limit);
+    if let Some(copies) = cx.copies_if_long(args.tail(2).iter().take(keys)) {
+        cx.run_in_steps(async move |steps| {
+            let members = inter(&steps, sets_of(&copies), limit).await;
+            steps.reply(|reply| reply.integer(members.len() as i64));
+            Ok(())
+        });
+        return Ok(());
+    }
+    let members = at_once(async |steps| inter(steps, sets, limit).await);
     cx.reply.integer(members.len() as i64);
     Ok(())
 }

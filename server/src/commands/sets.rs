@@ -2,8 +2,9 @@
 //! combines sets is in
 //! `set_algebra`.
 
-use tarn_engine::record::Change;
-use tarn_engine::value::SetRef;
+use tarn_engine::Entry;
+use tarn_engine::record::{Change, Kind};
+use tarn_engine::value::ValueRef;
 use tarn_resp::Args;
 
 use crate::commands::decided::Decided;
@@ -59,9 +60,15 @@ fn sadd<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
 }
 
 fn smembers<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let set = cx.set(args.at(1))?;
-    cx.reply.set(set.map_or(0, |set| set.len()));
-    set.iter().flat_map(SetRef::iter).for_each(|member| cx.reply.bulk(member));
+    let entry = cx.entry_of(args.at(1), Kind::Set)?;
+    cx.reply.set(entry.map_or(0, Entry::count));
+    if let Some(entry) = entry {
+        cx.reply_elements(entry, 0..entry.count(), |reply, value, range| {
+            if let ValueRef::Set(set) = value {
+                set.iter_from(range.start).take(range.len()).for_each(|member| reply.bulk(member));
+            }
+        });
+    }
     Ok(())
 }
 

@@ -12,13 +12,14 @@ use std::cmp::Ordering;
 
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::{ImageBuilder, ValueRef};
-use tarn_resp::Args;
+use tarn_resp::{Args, Writer};
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
+use crate::execute::steps::{Steps, at_once};
 
 const CATEGORIES: &[&str] = &["@set", "@sortedset", "@list", "@dangerous"];
 const COMPLEXITY: &str = "O(N+M*log(M)) for N elements of which M are returned";
@@ -100,6 +101,17 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
+    /// Whether the request looks at other keys.
+    fn has_patterns(&self) -> bool {
+        self.by.iter().chain(&self.get).any(|pattern| has_star(pattern))
+    }
+
+    /// The patterns of what is shown of an element.
+    fn shown(&self) -> &[&'a [u8]] {
+        const OWN: &[&[u8]] = &[b"#"];
+        if self.get.is_empty() { OWN } else { &self.get }
+    }
+
     /// The range of `len` elements that the limit leaves.
     fn range(&self, len: usize) -> std::ops::Range<usize> {
         let (start, count) = self.limit.unwrap_or((0, -1));
@@ -114,8 +126,7 @@ fn has_star(pattern: &[u8]) -> bool {
 }
 
 fn looks_at_other_keys(args: Args<'_>, may_store: bool) -> bool {
-    Options::parse(args, may_store)
-        .is_ok_and(|options| options.by.into_iter().chain(options.get).any(has_star))
+    Options::parse(args, may_store).is_ok_and(|options| options.has_patterns())
 }
 
 fn store_target(args: Args<'_>) -> Option<usize> {
@@ -133,22 +144,35 @@ fn sort_ro<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
 }
 
 fn run<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, options: &Options<'a>) -> Result<(), CommandError> {
-    let value = cx.entry(args.at(1)).map(|entry| entry.value());
-    let elements = sorted(cx, value, options)?;
-    let own = [&b"#"[..]];
-    let patterns: &[&[u8]] = if options.get.is_empty() { &own } else { &options.get };
+    let entry = cx.entry(args.at(1));
+    if options.store_at.is_none()
+        && !options.has_patterns()
+        && let Some(entry) = entry
+        && cx.runs_long([(entry, entry.count())].into_iter())
+    {
+        let (copy, args) = (cx.keys.copy(entry), args.to_owned());
+        cx.run_in_steps(async move |steps| {
+            let options = Options::parse(args.as_args(), false)?;
+            let elements = sorted(&steps, None, Some(copy.value()), &options).await?;
+            let patterns = options.shown();
+            steps.reply(|reply| reply.array(elements.len() * patterns.len()));
+            let shown =
+                elements.iter().flat_map(|element| patterns.iter().map(|get| look_up(None, get, element)));
+            steps.each(shown, write_value).await;
+            Ok(())
+        });
+        return Ok(());
+    }
+    let value = entry.map(|entry| entry.value());
+    let elements = at_once(async |steps| sorted(steps, Some(cx), value, options).await)?;
+    let patterns = options.shown();
     let shown =
-        elements.iter().flat_map(|element| patterns.iter().map(|pattern| look_up(cx, pattern, element)));
+        elements.iter().flat_map(|element| patterns.iter().map(|get| look_up(Some(cx), get, element)));
     match options.store_at.map(|index| args.at(index)) {
         None => {
             let shown: Vec<_> = shown.collect();
             cx.reply.array(shown.len());
-            for value in shown {
-                match value {
-                    Some(value) => cx.reply.bulk(&value),
-                    None => cx.reply.null(),
-                }
-            }
+            shown.into_iter().for_each(|value| write_value(&mut cx.reply, value));
         }
         Some(target) => {
             let mut list = ImageBuilder::new(Kind::List);
@@ -166,9 +190,17 @@ fn run<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, options: &Options<'a>) -> R
     Ok(())
 }
 
-/// The elements that the limit leaves, in order.
-fn sorted<'c>(
-    cx: &Context<'c, '_>,
+fn write_value(reply: &mut Writer<'_>, value: Option<Cow<'_, [u8]>>) {
+    match value {
+        Some(value) => reply.bulk(&value),
+        None => reply.null(),
+    }
+}
+
+/// The elements that the limit leaves, in order. `cx` is for the keys of patterns.
+async fn sorted<'c>(
+    steps: &Steps,
+    cx: Option<&Context<'c, '_>>,
     value: Option<ValueRef<'c>>,
     options: &Options<'_>,
 ) -> Result<Vec<&'c [u8]>, CommandError> {
@@ -180,26 +212,43 @@ fn sorted<'c>(
         (false, _) => (false, options.alphabetic, options.by),
     };
     let turned = keeps_order && options.descending;
+    let last = usize::MAX;
     let mut elements = match value {
         None => Vec::new(),
-        Some(ValueRef::List(list)) if turned => list.rev_iter_from(usize::MAX).collect(),
-        Some(ValueRef::List(list)) => list.iter_from(0).collect(),
-        Some(ValueRef::Set(set)) => set.iter().collect(),
+        Some(ValueRef::List(list)) if turned => steps.collect(list.rev_iter_from(last), list.len()).await,
+        Some(ValueRef::List(list)) => steps.collect(list.iter_from(0), list.len()).await,
+        Some(ValueRef::Set(set)) => steps.collect(set.iter(), set.len()).await,
         Some(ValueRef::ZSet(zset)) if turned => {
-            zset.rev_iter_from(usize::MAX).map(|(member, _)| member).collect()
+            steps.collect(zset.rev_iter_from(last).map(|(member, _)| member), zset.len()).await
         }
-        Some(ValueRef::ZSet(zset)) => zset.iter_from(0).map(|(member, _)| member).collect::<Vec<&[u8]>>(),
+        Some(ValueRef::ZSet(zset)) => {
+            steps.collect(zset.iter_from(0).map(|(member, _)| member), zset.len()).await
+        }
         Some(ValueRef::String(_) | ValueRef::Hash(_) | ValueRef::Json(_)) => {
             return Err(CommandError::WrongType);
         }
     };
     if !keeps_order {
-        let mut weighed = weigh(cx, &elements, by, alphabetic)?;
-        if options.store_at.is_none() {
-            weighed.iter_mut().for_each(Weighed::collate);
+        let texts = by.map(|by| elements.iter().map(|element| look_up(cx, by, element)).collect::<Vec<_>>());
+        let mut weighed = Vec::with_capacity(elements.len());
+        for (index, element) in elements.iter().enumerate() {
+            let text = texts.as_ref().map_or(Some(*element), |texts| texts[index].as_deref());
+            let mut one = Weighed::of(element, text, alphabetic)?;
+            if options.store_at.is_none() {
+                one.collate();
+            }
+            weighed.push(one);
+            steps.pass(2).await;
         }
-        weighed.sort_by(|a, b| if options.descending { b.compare(a) } else { a.compare(b) });
-        elements = weighed.into_iter().map(|weighed| weighed.element).collect();
+        if options.descending {
+            steps.sort(&mut weighed, |a, b| b.compare(a)).await;
+        } else {
+            steps.sort(&mut weighed, Weighed::compare).await;
+        }
+        for (element, weighed) in elements.iter_mut().zip(&weighed) {
+            *element = weighed.element;
+            steps.pass(1).await;
+        }
     }
     let range = options.range(elements.len());
     elements.truncate(range.end);
@@ -208,24 +257,31 @@ fn sorted<'c>(
 }
 
 /// The sort key of an element.
-enum Weight<'c> {
+#[derive(Clone, Copy)]
+enum Weight<'t> {
     Number(f64),
     /// `None` comes before everything.
-    Text(Option<Cow<'c, [u8]>>),
+    Text(Option<&'t [u8]>),
 }
 
-struct Weighed<'c> {
+#[derive(Clone, Copy)]
+struct Weighed<'c, 't> {
     element: &'c [u8],
-    weight: Weight<'c>,
+    weight: Weight<'t>,
 }
 
-impl Weighed<'_> {
+impl<'c, 't> Weighed<'c, 't> {
+    /// An element that a text gives its weight.
+    fn of(element: &'c [u8], text: Option<&'t [u8]>, alphabetic: bool) -> Result<Self, CommandError> {
+        let weight =
+            if alphabetic { Weight::Text(text) } else { Weight::Number(text.map_or(Ok(0.0), number)?) };
+        Ok(Weighed { element, weight })
+    }
+
     /// Shortens a text to what C's `strcoll` sees of it, which is what Redis compares if nothing is stored.
     fn collate(&mut self) {
-        match &mut self.weight {
-            Weight::Text(Some(Cow::Borrowed(text))) => *text = as_c_string(text),
-            Weight::Text(Some(Cow::Owned(text))) => text.truncate(as_c_string(text).len()),
-            Weight::Text(None) | Weight::Number(_) => {}
+        if let Weight::Text(Some(text)) = &mut self.weight {
+            *text = as_c_string(text);
         }
     }
 
@@ -239,27 +295,6 @@ impl Weighed<'_> {
             _ => Ordering::Equal,
         }
     }
-}
-
-fn weigh<'c>(
-    cx: &Context<'c, '_>,
-    elements: &[&'c [u8]],
-    by: Option<&[u8]>,
-    alphabetic: bool,
-) -> Result<Vec<Weighed<'c>>, CommandError> {
-    let weigh = |element: &'c [u8]| {
-        let text = match by {
-            Some(pattern) => look_up(cx, pattern, element),
-            None => Some(Cow::Borrowed(element)),
-        };
-        let weight = if alphabetic {
-            Weight::Text(text)
-        } else {
-            Weight::Number(text.map_or(Ok(0.0), |text| number(&text))?)
-        };
-        Ok(Weighed { element, weight })
-    };
-    elements.iter().map(|element| weigh(element)).collect()
 }
 
 /// A text as far as C's functions for strings read it.
@@ -279,11 +314,13 @@ fn number(text: &[u8]) -> Result<f64, CommandError> {
 
 /// The value of a pattern for an element: the element itself for `#`, else the string at the key that has the
 /// element in the place of the first `*`, or the field of the hash there if `->` and a field follow.
-fn look_up<'c>(cx: &Context<'_, '_>, pattern: &[u8], element: &'c [u8]) -> Option<Cow<'c, [u8]>> {
+/// Without `cx`, no keys are looked at.
+fn look_up<'c>(cx: Option<&Context<'_, '_>>, pattern: &[u8], element: &'c [u8]) -> Option<Cow<'c, [u8]>> {
     if pattern == b"#" {
         return Some(Cow::Borrowed(element));
     }
     let (key, field) = key_and_field(pattern, element)?;
+    let cx = cx?;
     cx.keys.peek(cx.db, &key, |entry| match (entry?.value(), field) {
         (ValueRef::String(value), None) => Some(value.to_vec().into()),
         (ValueRef::Hash(hash), Some(field)) => hash.get(field).map(|value| value.to_vec().into()),

@@ -70,8 +70,10 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn get<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    match cx.string(args.at(1))? {
-        Some(value) => cx.reply_string(value),
+    let entry = cx.entry(args.at(1));
+    match entry.map(|entry| (entry, entry.value())) {
+        Some((entry, ValueRef::String(value))) => cx.reply_part_of(entry, value, 0..value.len()),
+        Some(_) => return Err(CommandError::WrongType),
         None => cx.reply.null(),
     }
     Ok(())

@@ -1,6 +1,8 @@
 //! Commands that combine sorted sets, and sets as if all their members had score 1: union, intersection,
 //! difference.
 
+use std::cmp::Ordering;
+
 use smallvec::SmallVec;
 use tarn_engine::Entry;
 use tarn_engine::record::Kind;
@@ -8,13 +10,14 @@ use tarn_engine::value::{ImageBuilder, SetRef, ValueRef, ZSetRef};
 use tarn_resp::Args;
 
 use super::set_algebra::store_image;
-use super::zsets::{stored, write_members};
+use super::zsets::{stored, write_member, write_members, write_members_head};
 use crate::commands::decided::Decided;
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
-use crate::execute::context::Context;
+use crate::execute::context::{Context, Copies};
 use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
+use crate::execute::steps::{CAPACITY_MAX, LOOKED_UP, Steps, at_once};
 
 const READ: Flags = Flags::READONLY.with(Flags::MOVABLEKEYS);
 const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLEKEYS);
@@ -205,54 +208,101 @@ impl<'c> Request<'c> {
         Ok(())
     }
 
+    /// Copies of its sources, whose number stands at `at`, if it is to run in steps.
+    fn copies_if_long(&self, cx: &Context<'_, '_>, args: Args<'_>, at: usize) -> Option<Copies> {
+        cx.copies_if_long(args.tail(at + 1).iter().take(self.sources.len()))
+    }
+
+    /// The same of the copies of its sources.
+    fn of_copies(self, copies: &Copies) -> Request<'_> {
+        let entries = copies.iter().map(Option::as_deref);
+        let sources = entries.map(|entry| Source::of(entry).unwrap_or(Source::Missing));
+        let sources = sources.zip(self.sources.iter().map(|(_, weight)| *weight)).collect();
+        let Request { aggregate, with_scores, limit, .. } = self;
+        Request { sources, aggregate, with_scores, limit }
+    }
+
+    /// The request without its sources, for who has copies of them.
+    fn detached(&self) -> Request<'static> {
+        let sources = self.sources.iter().map(|(_, weight)| (Source::Missing, *weight)).collect();
+        let Request { aggregate, with_scores, limit, .. } = *self;
+        Request { sources, aggregate, with_scores, limit }
+    }
+
     /// The members of the combination with their scores, in no particular order.
-    fn combine(mut self, combine: Combine) -> Vec<(&'c [u8], f64)> {
+    async fn combine(mut self, steps: &Steps, combine: Combine) -> Vec<(&'c [u8], f64)> {
         if combine != Combine::Diff {
             // Scores are added up in this order, which can be seen in the last digits.
             self.sources.sort_by_key(|(source, _)| source.len());
         }
         match combine {
-            Combine::Union => self.union(),
-            Combine::Inter => self.inter(),
-            Combine::Diff => self.diff(),
+            Combine::Union => self.union(steps).await,
+            Combine::Inter => self.inter(steps).await,
+            Combine::Diff => self.diff(steps).await,
         }
     }
 
-    fn union(self) -> Vec<(&'c [u8], f64)> {
-        let mut scores = Decided::default();
+    async fn union(self, steps: &Steps) -> Vec<(&'c [u8], f64)> {
+        // As large as it may become: to grow takes longer than a step.
+        let total: usize = self.sources.iter().map(|(source, _)| source.len()).sum();
+        let mut scores = Decided::with_capacity(total.min(CAPACITY_MAX));
         for (source, weight) in &self.sources {
             for (member, score) in source.members() {
                 let score = number_or_zero(weight * score);
                 let so_far = scores.entry(member, || None);
                 *so_far = Some(so_far.map_or(score, |so_far| self.aggregate.apply(so_far, score)));
+                steps.pass(1 + LOOKED_UP).await;
             }
         }
-        scores.into_items().filter_map(|(member, score)| Some((member, score?))).collect()
+        let mut members = Vec::with_capacity(scores.len());
+        for (member, score) in scores.into_items() {
+            members.extend(score.map(|score| (member, score)));
+            steps.pass(1).await;
+        }
+        members
     }
 
-    fn inter(self) -> Vec<(&'c [u8], f64)> {
+    async fn inter(self, steps: &Steps) -> Vec<(&'c [u8], f64)> {
         let Some(((smallest, weight), others)) = self.sources.split_first() else { return Vec::new() };
-        let shared = smallest.members().filter_map(|(member, score)| {
-            let mut total = number_or_zero(weight * score);
-            for (source, weight) in others {
-                total = self.aggregate.apply(total, weight * source.score(member)?);
+        let mut members = Vec::with_capacity(self.limit.min(smallest.len()).min(CAPACITY_MAX));
+        for (member, score) in smallest.members() {
+            let first = number_or_zero(weight * score);
+            let total = others.iter().try_fold(first, |total, (source, weight)| {
+                Some(self.aggregate.apply(total, weight * source.score(member)?))
+            });
+            members.extend(total.map(|total| (member, total)));
+            if members.len() == self.limit {
+                break;
             }
-            Some((member, total))
-        });
-        shared.take(self.limit).collect()
+            steps.pass(1 + LOOKED_UP * others.len()).await;
+        }
+        members
     }
 
-    fn diff(self) -> Vec<(&'c [u8], f64)> {
+    async fn diff(self, steps: &Steps) -> Vec<(&'c [u8], f64)> {
         let Some(((first, _), others)) = self.sources.split_first() else { return Vec::new() };
         let elsewhere = |member: &[u8]| others.iter().any(|(source, _)| source.score(member).is_some());
-        first.members().filter(|(member, _)| !elsewhere(member)).collect()
+        let mut members = Vec::with_capacity(first.len().min(CAPACITY_MAX));
+        for (member, score) in first.members() {
+            if !elsewhere(member) {
+                members.push((member, score));
+            }
+            steps.pass(1 + LOOKED_UP * others.len()).await;
+        }
+        members
+    }
+
+    /// The members of the combination with their scores, in order.
+    async fn sorted(self, steps: &Steps, combine: Combine) -> Vec<(&'c [u8], f64)> {
+        let mut members = self.combine(steps, combine).await;
+        steps.sort(&mut members, by_score).await;
+        members
     }
 }
 
 /// By score, then by bytes.
-fn sort(members: &mut [(&[u8], f64)]) {
-    let by_score = |a: f64, b: f64| a.partial_cmp(&b).expect("no score is NaN");
-    members.sort_unstable_by(|a, b| by_score(a.1, b.1).then_with(|| a.0.cmp(b.0)));
+fn by_score(a: &(&[u8], f64), b: &(&[u8], f64)) -> Ordering {
+    a.1.partial_cmp(&b.1).expect("no score is NaN").then_with(|| a.0.cmp(b.0))
 }
 
 fn zunion<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
@@ -275,8 +325,17 @@ fn reply_with<'a>(
 ) -> Result<(), CommandError> {
     let request = Request::parse(cx, args, 1, name, combine, Use::Reply)?;
     let with_scores = request.with_scores;
-    let mut members = request.combine(combine);
-    sort(&mut members);
+    if let Some(copies) = request.copies_if_long(cx, args, 1) {
+        let request = request.detached();
+        cx.run_in_steps(async move |steps| {
+            let members = request.of_copies(&copies).sorted(&steps, combine).await;
+            steps.reply(|reply| write_members_head(reply, members.len(), with_scores));
+            steps.each(members.into_iter(), |reply, member| write_member(reply, member, with_scores)).await;
+            Ok(())
+        });
+        return Ok(());
+    }
+    let members = at_once(async |steps| request.sorted(steps, combine).await);
     write_members(cx, members.len(), members.into_iter(), with_scores);
     Ok(())
 }
@@ -300,8 +359,7 @@ fn store<'a>(
     combine: Combine,
 ) -> Result<(), CommandError> {
     let request = Request::parse(cx, args, 2, name, combine, Use::Store)?;
-    let mut members = request.combine(combine);
-    sort(&mut members);
+    let members = at_once(async |steps| request.sorted(steps, combine).await);
     let mut image = ImageBuilder::new(Kind::ZSet);
     for (member, score) in members {
         image.push_scored(member, stored(score));
@@ -312,7 +370,16 @@ fn store<'a>(
 
 fn zintercard<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let request = Request::parse(cx, args, 1, "zintercard", Combine::Inter, Use::Count)?;
-    let members = request.combine(Combine::Inter);
+    if let Some(copies) = request.copies_if_long(cx, args, 1) {
+        let request = request.detached();
+        cx.run_in_steps(async move |steps| {
+            let members = request.of_copies(&copies).combine(&steps, Combine::Inter).await;
+            steps.reply(|reply| reply.integer(members.len() as i64));
+            Ok(())
+        });
+        return Ok(());
+    }
+    let members = at_once(async |steps| request.combine(steps, Combine::Inter).await);
     cx.reply.integer(members.len() as i64);
     Ok(())
 }
@@ -334,7 +401,7 @@ mod tests {
     #[test]
     fn members_are_ordered_by_score_then_bytes() {
         let mut members = vec![(&b"b"[..], 1.0), (b"a", 1.0), (b"c", f64::NEG_INFINITY), (b"d", 0.5)];
-        sort(&mut members);
+        members.sort_by(by_score);
         let names: Vec<&[u8]> = members.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, [b"c", b"d", b"a", b"b"]);
     }

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
+use tarn_engine::Entry;
 use tarn_engine::record::{Change, Kind};
-use tarn_engine::value::{ImageBuilder, ZSetRef};
+use tarn_engine::value::{ImageBuilder, ValueRef, ZSetRef};
 use tarn_resp::Args;
 
 use super::set_algebra::store_image;
 use super::zset_bounds::{Bounds, By};
-use super::zsets::write_members;
+use super::zsets::{write_member, write_members_head};
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
@@ -231,19 +232,24 @@ fn reply_with<'a>(
     reverse: Option<bool>,
 ) -> Result<(), CommandError> {
     let request = Request::parse(args, Form { by, reverse, key_at: 1, stores: false })?;
-    let Some(zset) = cx.zset(args.at(1))? else {
-        cx.reply.array(0);
-        return Ok(());
+    let entry = cx.entry_of(args.at(1), Kind::ZSet)?;
+    let range = match entry.map(Entry::value) {
+        Some(ValueRef::ZSet(zset)) => request.indices(zset),
+        _ => 0..0,
     };
-    let range = request.indices(zset);
-    let len = range.len();
-    if range.is_empty() {
-        cx.reply.array(0);
-    } else if request.reverse {
-        write_members(cx, len, zset.rev_iter_from(range.end - 1).take(len), request.with_scores);
-    } else {
-        write_members(cx, len, zset.iter_from(range.start).take(len), request.with_scores);
-    }
+    let Request { reverse, with_scores, .. } = request;
+    write_members_head(&mut cx.reply, range.len(), with_scores);
+    let Some(entry) = entry.filter(|_| !range.is_empty()) else { return Ok(()) };
+    cx.reply_elements(entry, 0..range.len(), move |reply, value, part| {
+        let ValueRef::ZSet(zset) = value else { return };
+        if reverse {
+            let members = zset.rev_iter_from(range.end - 1 - part.start).take(part.len());
+            members.for_each(|member| write_member(reply, member, with_scores));
+        } else {
+            let members = zset.iter_from(range.start + part.start).take(part.len());
+            members.for_each(|member| write_member(reply, member, with_scores));
+        }
+    });
     Ok(())
 }
 

@@ -3,8 +3,7 @@
 
 use smallvec::SmallVec;
 use tarn_engine::record::Change;
-use tarn_resp::Args;
-use tarn_resp::Protocol;
+use tarn_resp::{Args, Protocol, Writer};
 
 use crate::commands::decided::Decided;
 use crate::commands::removals;
@@ -252,16 +251,26 @@ pub(super) fn write_members<'m>(
     members: impl Iterator<Item = (&'m [u8], f64)>,
     with_scores: bool,
 ) {
-    let nested = with_scores && cx.reply.protocol() == Protocol::Resp3;
-    cx.reply.array(if with_scores && !nested { 2 * len } else { len });
-    for (member, score) in members {
-        if nested {
-            cx.reply.array(2);
-        }
-        cx.reply.bulk(member);
-        if with_scores {
-            cx.reply.double(score);
-        }
+    write_members_head(&mut cx.reply, len, with_scores);
+    members.for_each(|member| write_member(&mut cx.reply, member, with_scores));
+}
+
+/// Writes what comes before `len` members.
+#[inline]
+pub(super) fn write_members_head(reply: &mut Writer<'_>, len: usize, with_scores: bool) {
+    let nested = reply.protocol() == Protocol::Resp3;
+    reply.array(if with_scores && !nested { 2 * len } else { len });
+}
+
+/// Writes a member, with its score if wanted.
+#[inline]
+pub(super) fn write_member(reply: &mut Writer<'_>, (member, score): (&[u8], f64), with_scores: bool) {
+    if with_scores && reply.protocol() == Protocol::Resp3 {
+        reply.array(2);
+    }
+    reply.bulk(member);
+    if with_scores {
+        reply.double(score);
     }
 }
 

@@ -1,7 +1,7 @@
 //! One call of a command: counted, timed, and noted if it was slow.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tarn_engine::record::UnixMs;
 use tarn_resp::Args;
@@ -10,6 +10,7 @@ use crate::error::CommandError;
 use crate::execute::client::{After, Client};
 use crate::execute::command::Command;
 use crate::execute::spec::Flags;
+use crate::execute::steps::Rest;
 use crate::observe::counter::add;
 use crate::observe::stats::CommandCounter;
 use crate::observe::stopwatch::{Stopwatch, tick_us};
@@ -79,6 +80,10 @@ impl<'e> Call<'e> {
             counter.calls.store(calls, Ordering::Relaxed);
             return;
         }
+        if matches!(client.after, After::Steps(_)) {
+            // Noted when the steps have run.
+            return;
+        }
         let took = match began {
             Some(began) => {
                 let ended = Instant::now();
@@ -100,14 +105,41 @@ impl<'e> Call<'e> {
             && !command.flags.has(Flags::SKIP_SLOWLOG)
             && !matches!(client.after, After::Block(_))
         {
-            let name = client.handle.info.lock().name.clone();
-            let (took_us, addr) = (took.as_micros() as u64, client.handle.addr.clone());
-            server.slowlog.push(args, now / 1000, took_us, addr, name);
+            note_slow(server, client, args, now, took);
         }
         if result.is_err() {
             add(&counter.failed, 1);
         }
     }
+}
+
+fn note_slow(server: &Shared, client: &Client, args: Args<'_>, now: UnixMs, took: Duration) {
+    let name = client.handle.info.lock().name.clone();
+    let (took_us, addr) = (took.as_micros() as u64, client.handle.addr.clone());
+    server.slowlog.push(args, now / 1000, took_us, addr, name);
+}
+
+/// Notes the time of a call whose rest has run in steps, whether it was slow, and whether it failed.
+pub(crate) fn note_rest(
+    server: &Shared,
+    worker: usize,
+    client: &Client,
+    rest: &Rest,
+    now: UnixMs,
+    failed: bool,
+) {
+    let Some((command, slot, args, took)) = rest.call() else { return };
+    let counter = &server.stats.workers[worker].commands[slot];
+    let nanos = took.as_nanos() as u64;
+    add(&counter.nanos, nanos);
+    if server.live.tracks_latency() {
+        counter.latencies.note(nanos, 1);
+    }
+    let slow_us = server.live.slow_us();
+    if slow_us >= 0 && took.as_micros() >= slow_us as u128 && !command.flags.has(Flags::SKIP_SLOWLOG) {
+        note_slow(server, client, args, now, took);
+    }
+    add(&counter.failed, u64::from(failed));
 }
 
 #[cfg(test)]
@@ -118,7 +150,6 @@ mod tests {
     use crate::net::address::Address;
     use crate::net::handle::ClientHandle;
     use std::sync::Arc;
-    use std::time::Duration;
     use tarn_resp::OwnedArgs;
 
     #[test]

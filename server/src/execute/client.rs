@@ -13,6 +13,7 @@ use crate::config::rewriter;
 use crate::error::CommandError;
 use crate::execute::blocking::BlockRequest;
 use crate::execute::spec::Flags;
+use crate::execute::steps::Rest;
 use crate::execute::transaction::{Transaction, Watching};
 use crate::net::handle::ClientHandle;
 use crate::persist::saver::Ticket;
@@ -41,6 +42,8 @@ pub enum After {
     Close,
     /// Waits until a key has something, or for the timeout.
     Block(Box<BlockRequest>),
+    /// Runs the rest of the command in steps.
+    Steps(Box<Rest>),
     /// Runs the request again when the log has room, or somebody else has done something.
     Postpone,
     /// Runs the request when the server is no longer paused, and those that were held back before have run.

@@ -1,12 +1,15 @@
 //! The context of a command: everything that it sees besides its arguments.
 
 use std::borrow::Cow;
+use std::future::Future;
 use std::ops::Range;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tarn_engine::Entry;
 use tarn_engine::record::{BYTES_MAX, Batch, Bytes, Change, Kind, UnixMs, Write};
-use tarn_engine::session::Latched;
+use tarn_engine::session::{Copied, Latched};
 use tarn_engine::value::{HashRef, ListRef, SetRef, StringRef, ValueRef, ZSetRef};
 use tarn_resp::Writer;
 use tarn_resp::{Args, OwnedArgs};
@@ -16,6 +19,14 @@ use crate::error::CommandError;
 use crate::execute::blocking::{AwaitedLog, BlockRequest, acknowledge};
 use crate::execute::client::{After, Client};
 use crate::execute::services::Services;
+use crate::execute::steps::{MUCH, Rest, STEP, Steps};
+
+/// Elements that are written between two looks at the time of a step, and about how many bytes.
+const PART_ELEMENTS: usize = 64;
+const PART_BYTES: usize = 16 << 10;
+
+/// Copies of entries; `None` for keys that are missing.
+pub(crate) type Copies = Vec<Option<Copied>>;
 
 /// The surroundings of one run of a command.
 ///
@@ -54,6 +65,14 @@ impl<'c, 'a> Context<'c, 'a> {
     /// The live entry of a declared key.
     pub fn entry(&self, key: &[u8]) -> Option<&'c Entry> {
         self.keys.get(self.db, key)
+    }
+
+    /// The entry of `key`, which holds a value of this kind; `None` if the key is missing.
+    pub fn entry_of(&self, key: &[u8], kind: Kind) -> Result<Option<&'c Entry>, CommandError> {
+        match self.entry(key) {
+            Some(entry) if entry.kind() != kind => Err(CommandError::WrongType),
+            entry => Ok(entry),
+        }
     }
 
     /// The string at `key`; `None` if the key is missing.
@@ -108,6 +127,30 @@ impl<'c, 'a> Context<'c, 'a> {
             Some(ValueRef::Json(text)) => Ok(Some(text)),
             Some(_) => Err(CommandError::WrongType),
         }
+    }
+
+    /// Replies with a part of the string of an entry, in steps if it is giant. REQUIRES: it ends in there.
+    #[inline]
+    pub fn reply_part_of(&mut self, entry: &Entry, string: StringRef<'_>, range: Range<usize>) {
+        match string.whole() {
+            Some(bytes) => self.reply.bulk(&bytes[range]),
+            None => self.reply_giant(entry, string, range),
+        }
+    }
+
+    #[cold]
+    fn reply_giant(&mut self, entry: &Entry, string: StringRef<'_>, range: Range<usize>) {
+        if !self.is_long(0, range.len()) {
+            return self.reply_part(string, range);
+        }
+        let copy = self.keys.copy(entry);
+        self.run_in_steps(async move |steps| {
+            let Some(string) = copy.value().bytes() else { return Ok(()) };
+            steps.reply(|reply| reply.raw(format!("${}\r\n", range.len()).as_bytes()));
+            steps.each(string.pieces(range), |reply, piece| reply.raw(piece)).await;
+            steps.reply(|reply| reply.raw(b"\r\n"));
+            Ok(())
+        });
     }
 
     /// Replies with a string.
@@ -182,6 +225,73 @@ impl<'c, 'a> Context<'c, 'a> {
     fn wait_without_keys(&mut self, log: Option<AwaitedLog>, timeout: Option<Duration>, args: Args<'_>) {
         let request = BlockRequest { log, ..BlockRequest::new(timeout, OwnedArgs::from(args)) };
         self.client.after = After::Block(Box::new(request));
+    }
+
+    /// Whether a command that goes through so many elements of each of these entries is to run in steps.
+    pub fn runs_long<'e>(&self, parts: impl Iterator<Item = (&'e Entry, usize)>) -> bool {
+        let (mut elements, mut bytes) = (0, 0);
+        for (entry, part) in parts {
+            elements += part;
+            if entry.is_large() {
+                bytes += entry.bytes_about() / entry.count().max(1) * part;
+            }
+        }
+        self.is_long(elements, bytes)
+    }
+
+    /// Copies of the entries of these keys, if a command that goes through all of them is to run in steps.
+    pub(crate) fn copies_if_long<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) -> Option<Copies> {
+        let entries = keys.map(|key| self.entry(key));
+        if !self.runs_long(entries.clone().flatten().map(|entry| (entry, entry.count()))) {
+            return None;
+        }
+        Some(entries.map(|entry| entry.map(|entry| self.keys.copy(entry))).collect())
+    }
+
+    /// Whether a command that goes through so many elements, or bytes, is to run in steps. One within a
+    /// transaction does not, nor one that runs in the stead of a client that waits.
+    #[inline]
+    pub fn is_long(&self, elements: usize, bytes: usize) -> bool {
+        (elements > self.server.steps_from.load(Ordering::Relaxed) || bytes > MUCH)
+            && !self.client.denies_waiting
+            && !self.client.waits
+    }
+
+    /// Lets the client wait until the rest of its command has run, in steps without a latch: what has been
+    /// replied so far is followed by what `run` replies. The rest reads copies of the keys.
+    pub(crate) fn run_in_steps<F>(&mut self, run: impl FnOnce(Rc<Steps>) -> F)
+    where
+        F: Future<Output = Result<(), CommandError>> + 'static,
+    {
+        let is_test = self.server.steps_from.load(Ordering::Relaxed) == 0;
+        let step = if is_test { Duration::ZERO } else { STEP };
+        self.client.after = After::Steps(Box::new(Rest::new(self.reply.protocol(), step, run)));
+    }
+
+    /// Replies with those elements of a collection that are in `range`, in steps if they are many. `write`
+    /// writes those in a part of it.
+    pub fn reply_elements(
+        &mut self,
+        entry: &Entry,
+        range: Range<usize>,
+        write: impl Fn(&mut Writer<'_>, ValueRef<'_>, Range<usize>) + 'static,
+    ) {
+        if !self.runs_long([(entry, range.len())].into_iter()) {
+            return write(&mut self.reply, entry.value(), range);
+        }
+        let copy = self.keys.copy(entry);
+        let bytes = (entry.bytes_about() / entry.count().max(1)).max(1);
+        let part = (PART_BYTES / bytes).clamp(1, PART_ELEMENTS);
+        self.run_in_steps(async move |steps| {
+            let mut at = range.start;
+            while at < range.end {
+                let end = range.end.min(at + part);
+                steps.reply(|reply| write(reply, copy.value(), at..end));
+                steps.pass(end - at + (end - at) * bytes / 64).await;
+                at = end;
+            }
+            Ok(())
+        });
     }
 
     /// Asks for a change of a declared key in the selected database.

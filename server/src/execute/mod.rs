@@ -19,5 +19,6 @@ pub(crate) mod extended;
 pub(crate) mod parse;
 pub mod services;
 pub mod spec;
+pub(crate) mod steps;
 pub mod table;
 pub(crate) mod transaction;

@@ -26,8 +26,10 @@ use tokio::io::ReadBuf;
 
 use crate::config::AppendFsync;
 use crate::execute::blocking::{self, BlockRequest, Waiter};
+use crate::execute::call::note_rest;
 use crate::execute::client::{After, Client};
 use crate::execute::executor::Executor;
+use crate::execute::steps::Rest;
 use crate::net::handle::ClientHandle;
 use crate::net::stream::Stream;
 use crate::observe::counter;
@@ -110,6 +112,8 @@ enum Ran {
     Full,
     /// A command waits for a key.
     Blocked(Box<BlockRequest>),
+    /// The rest of a command is to run in steps.
+    Steps(Box<Rest>),
     /// The log has no room, or somebody else is to do something; this request comes first when it goes on.
     Postponed,
     /// The server is paused; this request comes first when it goes on, and those that were held back before
@@ -201,6 +205,12 @@ impl Connection {
                             self.closing = true;
                             ran = Ran::All;
                             continue;
+                        }
+                    }
+                    Ran::Steps(rest) => {
+                        self.give_up_turn();
+                        if let Some(end) = self.run_steps(rest).await? {
+                            return Ok(end);
                         }
                     }
                     Ran::Postponed | Ran::Paused => {
@@ -473,10 +483,14 @@ impl Connection {
         }
         self.decoder = Some(decoder);
         self.worker.turn.count(requests);
+        self.note_active();
+        (ran, consumed)
+    }
+
+    fn note_active(&self) {
         let handle = &self.client.handle;
         let elapsed = handle.since.elapsed().as_millis() as u64;
         handle.last_command_ms.store(elapsed, Ordering::Relaxed);
-        (ran, consumed)
     }
 
     /// Runs one request. Returns what the connection has to do before the next one, if anything.
@@ -507,6 +521,7 @@ impl Connection {
                 None
             }
             After::Block(request) => Some(Ran::Blocked(request)),
+            After::Steps(rest) => Some(Ran::Steps(rest)),
             After::Postpone => Some(Ran::Postponed),
             After::Pause => Some(Ran::Paused),
         }
@@ -535,6 +550,68 @@ impl Connection {
         Ok(())
     }
 
+    /// Runs the rest of a command. `Some` if the connection ends before it does.
+    async fn run_steps(&mut self, mut rest: Box<Rest>) -> io::Result<Option<End>> {
+        let worker = self.worker.clone();
+        loop {
+            if let Some(end) = self.wait_to_reply().await? {
+                return Ok(Some(end));
+            }
+            // One step of all connections between two looks at the sockets.
+            let _alone = worker.stepping.lock().await;
+            let output = self.output.clone();
+            let mut outbox = output.outbox();
+            let start = outbox.buffer().len();
+            let outcome = worker.step(|| rest.step(outbox.buffer()));
+            self.hold_until_durable(&mut outbox, start, rest.take_seen());
+            if let Some(Err(error)) = &outcome {
+                worker.server.stats.note_error(error);
+                if !rest.is_unwanted {
+                    Writer::new(outbox.buffer(), self.client.protocol).error(error.to_string());
+                }
+            }
+            drop(outbox);
+            self.note_active();
+            self.note_buffers();
+            if let Some(outcome) = outcome {
+                let (server, now) = (&worker.server, worker.server.clock.unix_ms());
+                note_rest(server, worker.index, &self.client, &rest, now, outcome.is_err());
+                return Ok(None);
+            }
+            let began = Instant::now();
+            self.output.send(&worker.outputs)?;
+            worker.turn.note_written(began.elapsed());
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits until few enough replies wait for more to be made. `Some` if the connection ends before.
+    async fn wait_to_reply(&mut self) -> io::Result<Option<End>> {
+        poll_fn(|cx| {
+            loop {
+                if self.client.handle.is_killed() {
+                    return Poll::Ready(Ok(Some(End::Killed)));
+                }
+                if let Some(error) = self.output.take_failure() {
+                    return Poll::Ready(Err(error));
+                }
+                if !self.output.is_stuck() {
+                    break;
+                }
+                if self.output.poll_room(cx)?.is_pending() {
+                    return Poll::Pending;
+                }
+                self.output.send(&self.worker.outputs)?;
+            }
+            if self.output.waiting_bytes() < REPLY_BYTES_MAX {
+                return Poll::Ready(Ok(None));
+            }
+            self.output.await_departure();
+            Poll::Pending
+        })
+        .await
+    }
+
     /// Waits until a key brings something, the time is over, or the client goes (`false`), and writes the
     /// reply.
     async fn wait_for_key(&mut self, request: Box<BlockRequest>) -> io::Result<bool> {
@@ -552,20 +629,31 @@ impl Connection {
             return Ok(false);
         }
         let outcome = waiter.take_outcome().expect("a waiter that was given up has an outcome");
-        let mut outbox = self.output.outbox();
+        let output = self.output.clone();
+        let mut outbox = output.outbox();
         let start = outbox.buffer().len();
         let lsn = blocking::write_outcome(&waiter, outcome, worker.server.kept(), outbox.buffer());
-        self.client.seen = self.client.seen.max(lsn);
         self.client.drop_unwanted(outbox.buffer(), start);
-        if self.client.handle.durability() == Some(AppendFsync::EverySec) {
-            worker.server.have_synced(Lsn::ZERO, true);
-        } else if lsn > self.output.revealable(&worker.outputs) {
+        self.hold_until_durable(&mut outbox, start, lsn);
+        Ok(true)
+    }
+
+    /// Keeps back the replies from `start` on, which reveal changes up to `lsn`, until they may leave.
+    fn hold_until_durable(&mut self, outbox: &mut Outbox, start: usize, lsn: Lsn) {
+        if lsn == Lsn::ZERO {
+            return;
+        }
+        self.client.seen = self.client.seen.max(lsn);
+        let server = &self.worker.server;
+        let durability = self.client.handle.durability();
+        if durability == Some(AppendFsync::EverySec) {
+            server.have_synced(Lsn::ZERO, true);
+        } else if lsn > self.output.revealable(&self.worker.outputs) {
             outbox.hold(start, lsn);
-            if self.client.handle.durability() == Some(AppendFsync::Always) {
-                worker.server.have_synced(lsn, false);
+            if durability == Some(AppendFsync::Always) {
+                server.have_synced(lsn, false);
             }
         }
-        Ok(true)
     }
 
     async fn wait_for_outcome(&mut self, waiter: &Arc<Waiter>) -> io::Result<bool> {

@@ -48,6 +48,8 @@ pub(super) struct Worker {
     slow_readers: RefCell<BTreeMap<u64, Instant>>,
     /// Wakes connections whose request waits for room in the log.
     pub room: Notify,
+    /// Held by the connection whose command runs a step, until others have been served.
+    pub stepping: tokio::sync::Mutex<()>,
 }
 
 impl Worker {
@@ -67,6 +69,7 @@ impl Worker {
             clients: RefCell::new(BTreeMap::new()),
             slow_readers: RefCell::default(),
             room: Notify::new(),
+            stepping: tokio::sync::Mutex::new(()),
         }
     }
 
@@ -82,6 +85,13 @@ impl Worker {
         let outcome = requests(&mut executor);
         executor.finish();
         outcome
+    }
+
+    /// Runs one step of a command that takes long.
+    pub(super) fn step<T>(&self, run: impl FnOnce() -> T) -> T {
+        self.turn.begin(Instant::now());
+        self.be_told_of_end_of_turn();
+        run()
     }
 
     /// The counters of this worker.

@@ -242,9 +242,10 @@ impl<S: Read + Write> Client<S> {
                 self.0.read_exact(&mut content).unwrap();
                 format!("${}", content[..len as usize].escape_ascii())
             }
-            Some('*') if len >= 0 => {
+            Some(kind @ ('*' | '~' | '%')) if len >= 0 => {
+                let len = if kind == '%' { 2 * len } else { len };
                 let elements: Vec<String> = (0..len).map(|_| self.reply()).collect();
-                format!("*[{}]", elements.join(" "))
+                format!("{kind}[{}]", elements.join(" "))
             }
             _ => line,
         }

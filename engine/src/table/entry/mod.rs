@@ -231,8 +231,13 @@ impl Entry {
         is_inside.then(|| part.end.addr() - all.start.addr())
     }
 
+    /// Whether the value has outgrown its entry's allocation: a copy shares its nodes.
+    pub fn is_large(&self) -> bool {
+        self.body.nodes().is_some()
+    }
+
     /// As `bytes`, estimated by what one look tells.
-    pub(crate) fn bytes_about(&self) -> usize {
+    pub fn bytes_about(&self) -> usize {
         self.body.bytes_about()
     }
 

@@ -27,7 +27,7 @@ use self::resolve::{Resolved, is_http, resolve, unknown};
 use crate::config::DebugAccess;
 use crate::error::CommandError;
 use crate::execute::call::Call;
-use crate::execute::client::{After, Client};
+use crate::execute::client::{After, Client, ReplyMode};
 use crate::execute::command::Command;
 use crate::execute::services::Services;
 use crate::execute::spec::Flags;
@@ -142,6 +142,10 @@ impl<'e> Executor<'e> {
             // There is no reply yet, nor one to be skipped.
             After::Postpone | After::Pause => out.truncate(start),
             After::Block(request) => request.seen = seen,
+            After::Steps(rest) => {
+                rest.is_unwanted = client.reply_mode != ReplyMode::On;
+                client.drop_unwanted(out, start);
+            }
             After::GoOn | After::Close => client.drop_unwanted(out, start),
         }
         seen
@@ -251,6 +255,9 @@ impl<'e> Executor<'e> {
             true => self.run_exclusive(command, client, args, out),
         };
         call.finish(client, args, self.now, &result);
+        if let After::Steps(rest) = &mut client.after {
+            rest.is_of(command, slot, args);
+        }
         if result.is_ok() && command.flags.has_any(Flags::ADMIN.with(Flags::EXEC)) {
             // `CONFIG SET` may have changed whether the replies of this very batch wait.
             self.revealable = self.server.revealable();

@@ -93,7 +93,8 @@ impl Executor<'_> {
                     return Served::FoundNothing;
                 }
                 After::Postpone | After::Pause => return Served::Later,
-                After::GoOn | After::Close => {}
+                // Who waits already runs no steps.
+                After::GoOn | After::Close | After::Steps(_) => {}
             }
             *outcome = Some(Outcome::Served(reply, lsn));
         }

@@ -1,0 +1,221 @@
+//! Commands that take long, by the real program: they run in steps, and other clients are served meanwhile.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use std::io::{BufRead, Write};
+
+use running::{Connection, Running, eventually};
+
+/// Elements of a large collection: enough for a command on it to run in steps.
+const ELEMENTS: usize = 5_000;
+
+/// A server with collections of every kind.
+fn loaded(args: &[&str]) -> (Running, Connection) {
+    let running = Running::start(args);
+    let mut client = running.connect();
+    let mut load = |command: &str, element: fn(usize) -> String| {
+        for from in (0..ELEMENTS).step_by(500) {
+            let elements: String = (from..from + 500).map(element).collect();
+            assert!(!client.ask(&format!("{command}{elements}")).starts_with('-'));
+        }
+    };
+    load("HSET h", |number| format!(" field:{number} value:{number}"));
+    load("SADD s", |number| format!(" member:{number}"));
+    load("SADD t", |number| format!(" member:{}", number * 2));
+    load("ZADD z", |number| format!(" {} member:{number}", number % 77));
+    load("ZADD y", |number| format!(" {number} member:{}", number * 3));
+    load("RPUSH l", |number| format!(" {}", number * 7919 % ELEMENTS));
+    load("MSET", |number| format!(" key:{number} v"));
+    client.ask(&format!("SET a {}", "abcdefghij".repeat(60)));
+    client.ask(&format!("SET b {}", "jihgfedcba".repeat(60)));
+    client.ask("SETRANGE giant 3000000 x");
+    (running, client)
+}
+
+/// Commands whose reply depends on the data alone.
+const READS: &[&str] = &[
+    "HGETALL h",
+    "HKEYS h",
+    "HVALS h",
+    "HRANDFIELD h 5000 WITHVALUES",
+    "SMEMBERS s",
+    "SRANDMEMBER s 10000",
+    "SUNION s t",
+    "SUNION s s nokey t",
+    "SINTER s t",
+    "SDIFF s t",
+    "SINTERCARD 2 s t",
+    "SINTERCARD 2 s t LIMIT 7",
+    "LRANGE l 0 -1",
+    "LRANGE l -4000 3000",
+    "ZRANGE z 0 -1",
+    "ZRANGE z 0 -1 WITHSCORES",
+    "ZRANGE z 2 4001 REV WITHSCORES",
+    "ZRANGEBYSCORE z 3 70 WITHSCORES LIMIT 5 4000",
+    "ZREVRANGEBYSCORE z 70 3 LIMIT 5 4000",
+    "ZRANDMEMBER z 5000 WITHSCORES",
+    "ZUNION 2 z y WITHSCORES",
+    "ZUNION 3 z y s WEIGHTS 2 -1 0.5 AGGREGATE MAX WITHSCORES",
+    "ZINTER 2 z y WITHSCORES",
+    "ZINTER 2 s y",
+    "ZDIFF 2 z y WITHSCORES",
+    "ZINTERCARD 2 z y",
+    "SORT l",
+    "SORT l DESC LIMIT 10 3000 GET # GET x",
+    "SORT s ALPHA",
+    "SORT z BY nosort DESC",
+    "SORT_RO s ALPHA DESC",
+    "SORT s",
+    "LCS a b",
+    "LCS a b LEN",
+    "LCS a b IDX MINMATCHLEN 2 WITHMATCHLEN",
+    "GET giant",
+    "GETRANGE giant 5 2000000",
+    "KEYS *",
+    "KEYS key:1*",
+    "KEYS nokey*",
+];
+
+/// The reply to a command within a transaction, which runs in no steps.
+fn at_once(client: &mut Connection, command: &str) -> String {
+    assert_eq!((client.ask("MULTI"), client.ask(command)), ("+OK".to_owned(), "+QUEUED".to_owned()));
+    let reply = client.whole("EXEC");
+    reply.strip_prefix("*[").and_then(|reply| reply.strip_suffix(']')).unwrap().to_owned()
+}
+
+/// A reply of keys, which come in no order that means anything, in order.
+fn in_order(command: &str, reply: String) -> String {
+    if !command.starts_with("KEYS") {
+        return reply;
+    }
+    let mut keys: Vec<&str> = reply.split(['[', ' ', ']']).collect();
+    keys.sort_unstable();
+    keys.join(" ")
+}
+
+#[test]
+fn a_reply_in_steps_is_that_of_the_same_command_without_steps() {
+    let (_running, mut client) = loaded(&["--threads", "1"]);
+    for protocol in ["2", "3"] {
+        client.send(&format!("HELLO {protocol}"));
+        client.send("ECHO end-of-hello");
+        while !client.reply().contains("end-of-hello") {}
+        for steps_from in ["1024", "0"] {
+            assert_eq!(client.ask(&format!("DEBUG STEPS-FROM {steps_from}")), "+OK");
+            for read in READS {
+                let expected = at_once(&mut client, read);
+                let found = in_order(read, client.whole(read));
+                assert!(
+                    found == in_order(read, expected),
+                    "RESP{protocol} {steps_from} {read}: {:.200}",
+                    found
+                );
+            }
+        }
+    }
+}
+
+/// A client that asks and reads nothing: its reply fills the buffers of its socket, and stands still.
+fn standing_still(running: &Running, client: &mut Connection, command: &str) -> Connection {
+    let mut slow = running.connect();
+    let name = command.split(' ').next().unwrap().to_lowercase();
+    let calls = |client: &mut Connection| {
+        let stats = client.ask("INFO commandstats");
+        let line =
+            stats.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:"))).map(str::to_owned);
+        line.unwrap_or_default()
+    };
+    let before = calls(client);
+    slow.send(command);
+    eventually(|| (calls(client) != before).then_some(()));
+    slow
+}
+
+/// A hash of some 40 MB, more than the buffers of a socket take.
+fn load_wide(client: &mut Connection) {
+    for from in (0..ELEMENTS).step_by(5) {
+        let fields: String =
+            (from..from + 5).map(|number| format!(" field:{number} {}", "v".repeat(8000))).collect();
+        assert_eq!(client.ask(&format!("HSET wide{fields}")), ":5");
+    }
+}
+
+#[test]
+fn a_reply_that_nobody_reads_shows_one_instant_and_keeps_nobody_waiting() {
+    let (running, mut client) = loaded(&["--threads", "1"]);
+    load_wide(&mut client);
+    let mut slow = standing_still(&running, &mut client, "HGETALL wide");
+    slow.send("PING");
+    // Neither its latch nor its worker is held, and no more of the reply waits than of others.
+    assert_eq!(client.ask("HSET wide field:0 changed field:4999 changed"), ":0");
+    let waiting = eventually(|| {
+        let list = client.ask("CLIENT LIST");
+        let line = list.lines().find(|line| line.contains("cmd=hgetall")).unwrap();
+        let waiting = line.split(' ').find_map(|field| field.strip_prefix("omem=")).unwrap();
+        waiting.parse::<usize>().ok().filter(|waiting| *waiting > 0)
+    });
+    assert!(waiting < 1 << 20, "{waiting} bytes wait");
+    assert_eq!(client.ask("DEL wide"), ":1");
+    assert_eq!(client.ask("FLUSHALL"), "+OK");
+    let reply = slow.reply();
+    assert_eq!(reply.matches("$field:").count(), ELEMENTS);
+    assert!(!reply.contains("changed"), "the reply shows what was written after the command");
+    assert_eq!(slow.reply(), "+PONG");
+}
+
+#[test]
+fn a_client_that_goes_or_is_killed_ends_its_command() {
+    let (running, mut client) = loaded(&["--threads", "1"]);
+    load_wide(&mut client);
+    let clients = |client: &mut Connection| client.ask("CLIENT LIST").lines().count();
+    drop(standing_still(&running, &mut client, "HGETALL wide"));
+    eventually(|| (clients(&mut client) == 1).then_some(()));
+    let mut slow = standing_still(&running, &mut client, "HVALS wide");
+    let list = client.ask("CLIENT LIST");
+    let line = list.lines().find(|line| line.contains("cmd=hvals")).unwrap();
+    let id = line.strip_prefix("id=").and_then(|rest| rest.split(' ').next()).unwrap();
+    assert_eq!(client.ask(&format!("CLIENT KILL ID {id}")), ":1");
+    eventually(|| (clients(&mut client) == 1).then_some(()));
+    let mut rest = Vec::new();
+    while slow.0.read_until(b'\n', &mut rest).is_ok_and(|len| len > 0) {
+        rest.clear();
+    }
+    // A server ends with such a client, too.
+    let _slow = standing_still(&running, &mut client, "HKEYS wide");
+    let _slower = standing_still(&running, &mut client, "HGETALL wide");
+    let Running { server, .. } = running;
+    assert!(server.unwrap().terminate().success());
+}
+
+#[test]
+fn replies_keep_their_order_and_those_that_are_not_wanted_do_not_come() {
+    let (_running, mut client) = loaded(&["--threads", "1"]);
+    let packet = "CLIENT REPLY SKIP\r\nHGETALL h\r\nECHO one\r\nSORT s\r\nSINTERCARD 2 s t\r\nECHO two\r\n\
+        CLIENT REPLY OFF\r\nSMEMBERS s\r\nSORT s\r\nCLIENT REPLY ON\r\nLRANGE l 0 -1\r\nECHO three\r\n";
+    client.0.get_mut().write_all(packet.as_bytes()).unwrap();
+    assert_eq!(client.reply(), "$one");
+    assert!(client.reply().starts_with("-ERR One or more scores can't be converted"));
+    assert_eq!(client.reply(), ":2500");
+    assert_eq!(client.reply(), "$two");
+    assert_eq!(client.reply(), "+OK");
+    assert_eq!(client.reply().matches('$').count(), ELEMENTS);
+    assert_eq!(client.reply(), "$three");
+}
+
+#[test]
+fn a_command_in_steps_is_counted_and_timed_as_one_call() {
+    let (_running, mut client) = loaded(&["--threads", "1", "--slowlog-log-slower-than", "0"]);
+    client.ask("CONFIG RESETSTAT");
+    client.whole("SUNION s t");
+    assert!(client.ask("SORT s").starts_with("-ERR"));
+    let stats = client.ask("INFO commandstats");
+    let line = |name: &str| stats.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    let union = line("cmdstat_sunion:calls=1,usec=");
+    assert!(!union.contains("usec=0,") && union.contains("failed_calls=0"), "{union}");
+    assert!(line("cmdstat_sort:calls=1,").contains("failed_calls=1"));
+    let slow = client.whole("SLOWLOG GET 10");
+    assert_eq!(slow.matches("*[$SUNION $s $t]").count(), 1, "{slow}");
+    assert_eq!(slow.matches("*[$SORT $s]").count(), 1, "{slow}");
+}
