@@ -11,6 +11,8 @@
 mod samples;
 mod scene;
 
+use std::sync::atomic::Ordering;
+
 use samples::{OF_ANALYTICS, OF_THE_PROCESS, PRELUDE, READS, WATCHED, WRITES, Write};
 use scene::{Peer, Scene, eventually};
 use tarn_engine::SyncMode;
@@ -28,6 +30,18 @@ enum How {
     /// A transaction of that request.
     Transaction,
 }
+
+/// How the commands run that can run in steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Pace {
+    /// The keys are small, so all of them at once.
+    AtOnce,
+    /// All of them in steps.
+    Steps,
+}
+
+/// Turns of the worker in which all reads that are sent together run all of their steps.
+const STEPS_MAX: usize = 500;
 
 /// A read, as it is sent.
 fn packet(read: &'static str, how: How) -> Vec<&'static str> {
@@ -113,8 +127,17 @@ impl Count {
 }
 
 /// Reads everything on a server that has `write`, and no sync ends.
-fn read_behind(write: &Write, mode: SyncMode, hows: &[How], told: &[String], count: &mut Count) {
+fn read_behind(
+    write: &Write,
+    (mode, pace): (SyncMode, Pace),
+    hows: &[How],
+    told: &[String],
+    count: &mut Count,
+) {
     let mut scene = prepared(mode);
+    if pace == Pace::Steps {
+        scene.server.steps_from.store(0, Ordering::Relaxed);
+    }
     let mut watchers: Vec<(&str, Peer)> = WATCHED.iter().map(|key| (*key, scene.connect_strict())).collect();
     for (key, peer) in &mut watchers {
         assert_eq!(peer.ask(&format!("WATCH {key}")), "+OK\r\n");
@@ -137,7 +160,8 @@ fn read_behind(write: &Write, mode: SyncMode, hows: &[How], told: &[String], cou
         for (peer, (how, read)) in peers.iter_mut().zip(reads) {
             peer.send(&packet(read, *how));
         }
-        scene.fence();
+        // One step runs in each turn of the worker.
+        (0..if pace == Pace::Steps { STEPS_MAX } else { 1 }).for_each(|_| scene.fence());
         for (((how, read), told), mut peer) in reads.iter().zip(told).zip(peers) {
             let what = || format!("{mode:?}: {:?}, then {read} {how:?}", write.requests);
             if count.add(what, &peer.received(), told) {
@@ -154,16 +178,16 @@ fn read_behind(write: &Write, mode: SyncMode, hows: &[How], told: &[String], cou
 }
 
 /// Reads behind every write, and asserts that nothing is told.
-fn nothing_is_told(mode: SyncMode, hows: &[How]) {
+fn nothing_is_told(mode: SyncMode, pace: Pace, hows: &[How]) {
     let (told, told_later) = (told_without_a_write(false, hows), told_without_a_write(true, hows));
     let mut count = Count::default();
     for write in WRITES {
-        read_behind(write, mode, hows, if write.expires { &told_later } else { &told }, &mut count);
+        read_behind(write, (mode, pace), hows, if write.expires { &told_later } else { &told }, &mut count);
     }
     let Count { same, withheld, revealed } = count;
     let pairs = same + withheld + revealed.len();
     println!(
-        "{mode:?}: {} writes, {} reads, {pairs} pairs: {same} replies as before, {withheld} withheld, {} \
+        "{mode:?} {pace:?}: {} writes, {} reads, {pairs} pairs: {same} replies as before, {withheld} withheld, {} \
          reveal a change",
         WRITES.len(),
         READS.len() * hows.len() + WATCHED.len(),
@@ -176,12 +200,17 @@ fn nothing_is_told(mode: SyncMode, hows: &[How]) {
 
 #[test]
 fn no_reply_tells_of_a_change_that_is_not_durable() {
-    nothing_is_told(SyncMode::Always, &[How::Alone, How::Transaction]);
+    nothing_is_told(SyncMode::Always, Pace::AtOnce, &[How::Alone, How::Transaction]);
 }
 
 #[test]
 fn no_reply_tells_a_client_that_asked_for_durability_either() {
-    nothing_is_told(SyncMode::EverySec, &[How::Alone]);
+    nothing_is_told(SyncMode::EverySec, Pace::AtOnce, &[How::Alone]);
+}
+
+#[test]
+fn no_reply_in_steps_tells_of_a_change_that_is_not_durable() {
+    nothing_is_told(SyncMode::Always, Pace::Steps, &[How::Alone]);
 }
 
 #[test]

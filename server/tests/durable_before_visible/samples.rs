@@ -419,6 +419,7 @@ pub(crate) const OF_THE_PROCESS: &[&str] = &[
     "debug|panic",
     "debug|sleep",
     "debug|set-active-expire",
+    "debug|steps-from",
     "latency",
     "slowlog",
     "time",

@@ -109,6 +109,9 @@ fn single_requests_are_answered_as_redis_answers_them() {
             client.ask(&["HELLO", protocol]);
             BEGINNING.iter().for_each(|request| assert!(!client.ask(request).is_error(), "{request:?}"));
         }
+        // Every second round runs in steps what can.
+        let steps_from = if seed.is_multiple_of(2) { "0" } else { "1024" };
+        assert!(!ours.ask(&["DEBUG", "STEPS-FROM", steps_from]).is_error());
         for _ in 0..200 {
             let words = request(&mut rng, &commands);
             let name = String::from_utf8_lossy(&words[0]).to_ascii_lowercase();

@@ -19,8 +19,16 @@ use crate::words::{BEGINNING, Known, Words, encode, request, show};
 const PIPELINES: usize = 30;
 
 /// Commands that end a server or wait for ever. The commands of an operator are not random.
-const LEFT_OUT: &[&str] =
-    &["shutdown", "debug", "debug|panic", "debug|sleep", "debug|set-active-expire", "config|set", "backup"];
+const LEFT_OUT: &[&str] = &[
+    "shutdown",
+    "debug",
+    "debug|panic",
+    "debug|sleep",
+    "debug|set-active-expire",
+    "debug|steps-from",
+    "config|set",
+    "backup",
+];
 
 /// One client: its requests, and those of the last pipelines, for a person who has to find a fault.
 struct Disturber<'l> {
@@ -193,6 +201,10 @@ fn live(seed: u64) {
     let mut commands = commands_of(&mut client);
     commands.retain(|command| !LEFT_OUT.contains(&command.name.as_str()));
     BEGINNING.iter().for_each(|request| assert!(!client.ask(request).is_error(), "{request:?}"));
+    if seed.is_multiple_of(2) {
+        // What can runs in steps.
+        assert!(!client.ask(&["DEBUG", "STEPS-FROM", "0"]).is_error());
+    }
     let port = server.port;
     let faults = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
