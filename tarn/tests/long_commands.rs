@@ -5,6 +5,7 @@
 mod running;
 
 use std::io::{BufRead, Write};
+use std::time::Duration;
 
 use running::{Connection, Running, eventually};
 
@@ -150,6 +151,8 @@ fn a_reply_that_nobody_reads_shows_one_instant_and_keeps_nobody_waiting() {
     slow.send("PING");
     // Neither its latch nor its worker is held, and no more of the reply waits than of others.
     assert_eq!(client.ask("HSET wide field:0 changed field:4999 changed"), ":0");
+    // Time for a server that would go on whether anybody reads or not.
+    std::thread::sleep(Duration::from_millis(300));
     let waiting = eventually(|| {
         let list = client.ask("CLIENT LIST");
         let line = list.lines().find(|line| line.contains("cmd=hgetall")).unwrap();
