@@ -60,6 +60,7 @@ impl<const PREFIX: usize, const PAIR: bool> Tree<Scattered<PREFIX, PAIR>> {
     #[inline]
     pub(crate) fn find(&self, name: &[u8]) -> Option<Item<'_>> {
         let leaf = self.seek(&mut ByPosition::of(name));
+        packed::fetch(leaf);
         packed::find(Scattered::<PREFIX, PAIR>::LAYOUT, leaf, name)
     }
 

@@ -144,7 +144,7 @@ impl<'c, 'a> Context<'c, 'a> {
             return self.reply_part(string, range);
         }
         let copy = self.keys.copy(entry);
-        self.run_in_steps(async move |steps| {
+        self.reply_in_steps(async move |steps| {
             let Some(string) = copy.value().bytes() else { return Ok(()) };
             steps.reply(|reply| reply.raw(format!("${}\r\n", range.len()).as_bytes()));
             steps.each(string.pieces(range), |reply, piece| reply.raw(piece)).await;
@@ -258,14 +258,31 @@ impl<'c, 'a> Context<'c, 'a> {
     }
 
     /// Lets the client wait until the rest of its command has run, in steps without a latch: what has been
-    /// replied so far is followed by what `run` replies. The rest reads copies of the keys.
+    /// replied so far is followed by what `run` replies. The rest reads copies of the keys. What it gathers
+    /// before it replies may take memory in proportion to them.
     pub(crate) fn run_in_steps<F>(&mut self, run: impl FnOnce(Rc<Steps>) -> F)
+    where
+        F: Future<Output = Result<(), CommandError>> + 'static,
+    {
+        self.go_on(true, run);
+    }
+
+    /// As `run_in_steps`, where `run` gathers nothing.
+    fn reply_in_steps<F>(&mut self, run: impl FnOnce(Rc<Steps>) -> F)
+    where
+        F: Future<Output = Result<(), CommandError>> + 'static,
+    {
+        self.go_on(false, run);
+    }
+
+    fn go_on<F>(&mut self, gathers: bool, run: impl FnOnce(Rc<Steps>) -> F)
     where
         F: Future<Output = Result<(), CommandError>> + 'static,
     {
         let is_test = self.server.steps_from.load(Ordering::Relaxed) == 0;
         let step = if is_test { Duration::ZERO } else { STEP };
-        self.client.after = After::Steps(Box::new(Rest::new(self.reply.protocol(), step, run)));
+        let rest = Rest::new(self.reply.protocol(), step, gathers, run);
+        self.client.after = After::Steps(Box::new(rest));
     }
 
     /// Replies with those elements of a collection that are in `range`, in steps if they are many. `write`
@@ -282,7 +299,7 @@ impl<'c, 'a> Context<'c, 'a> {
         let copy = self.keys.copy(entry);
         let bytes = (entry.bytes_about() / entry.count().max(1)).max(1);
         let part = (PART_BYTES / bytes).clamp(1, PART_ELEMENTS);
-        self.run_in_steps(async move |steps| {
+        self.reply_in_steps(async move |steps| {
             let mut at = range.start;
             while at < range.end {
                 let end = range.end.min(at + part);

@@ -32,7 +32,7 @@ use crate::execute::command::Command;
 pub(crate) const STEP: Duration = Duration::from_micros(200);
 /// Elements, or 64 bytes each, between two looks at the clock.
 const LOOK: usize = 32;
-/// Bytes of a value from which on a command runs in steps, and of a reply after which a step ends.
+/// Bytes of a value from which on a command runs in steps.
 pub(crate) const MUCH: usize = 256 << 10;
 /// Elements that are sorted before the first merge.
 const SORTED_AT_ONCE: usize = 512;
@@ -47,8 +47,8 @@ pub(crate) struct Steps {
     protocol: Protocol,
     /// What may be done until the clock is looked at.
     left: Cell<usize>,
-    /// The end of this step; `None`: there is one step for all.
-    ends: Cell<Option<Instant>>,
+    /// The end of this step, and the bytes of its reply that end it; `None`: there is one step for all.
+    ends: Cell<Option<(Instant, usize)>>,
     reply: RefCell<Vec<u8>>,
     /// The newest change that the reply reveals beyond what the command saw before its first step.
     seen: Cell<Lsn>,
@@ -72,8 +72,13 @@ impl Steps {
     async fn look(&self) {
         self.left.set(LOOK);
         let mut is_over =
-            self.ends.get().is_some_and(|ends| Instant::now() >= ends || self.reply.borrow().len() >= MUCH);
+            self.ends.get().is_some_and(|(ends, room)| self.replied() >= room || Instant::now() >= ends);
         poll_fn(|_| if std::mem::take(&mut is_over) { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+
+    /// Bytes of the reply that this step has made.
+    fn replied(&self) -> usize {
+        self.reply.borrow().len()
     }
 
     /// Appends to the reply. A command that may still fail must not have replied anything.
@@ -89,9 +94,9 @@ impl Steps {
     /// Writes each item to the reply.
     pub(crate) async fn each<T>(&self, items: impl Iterator<Item = T>, write: impl Fn(&mut Writer<'_>, T)) {
         for item in items {
-            let before = self.reply.borrow().len();
+            let before = self.replied();
             self.reply(|reply| write(reply, item));
-            let written = self.reply.borrow().len() - before;
+            let written = self.replied() - before;
             self.pass(1 + written / 64).await;
         }
     }
@@ -154,19 +159,27 @@ pub struct Rest {
     took: Duration,
     /// The command, its place in the table and its arguments.
     call: Option<(&'static Command, usize, OwnedArgs)>,
+    /// It has replied nothing yet, and what it gathers for that takes memory.
+    gathers: bool,
     /// The client does not want the reply (`CLIENT REPLY`).
     pub(crate) is_unwanted: bool,
 }
 
 impl Rest {
-    /// What `run` does with the pace and the reply that it is given.
-    pub(crate) fn new<F>(protocol: Protocol, step: Duration, run: impl FnOnce(Rc<Steps>) -> F) -> Rest
+    /// What `run` does with the pace and the reply that it is given. `gathers`: it may take memory before it
+    /// replies.
+    pub(crate) fn new<F>(
+        protocol: Protocol,
+        step: Duration,
+        gathers: bool,
+        run: impl FnOnce(Rc<Steps>) -> F,
+    ) -> Rest
     where
         F: Future<Output = Result<(), CommandError>> + 'static,
     {
         let steps = Rc::new(Steps::new(protocol));
         let future = Box::pin(run(steps.clone()));
-        Rest { steps, step, future, took: Duration::ZERO, call: None, is_unwanted: false }
+        Rest { steps, step, future, took: Duration::ZERO, call: None, gathers, is_unwanted: false }
     }
 
     /// Notes whose rest it is.
@@ -184,12 +197,18 @@ impl Rest {
         self.steps.seen.take()
     }
 
-    /// Runs one step, and appends its part of the reply to `out`. The outcome of the command if it was the
-    /// last step; an error is still to be written.
-    pub(crate) fn step(&mut self, out: &mut Vec<u8>) -> Option<Result<(), CommandError>> {
+    /// Whether it gathers what it will reply.
+    pub(crate) fn gathers(&self) -> bool {
+        self.gathers
+    }
+
+    /// Runs one step, which ends when its part of the reply, which is appended to `out`, has about `room`
+    /// bytes. The outcome of the command if it was the last step; an error is still to be written.
+    pub(crate) fn step(&mut self, out: &mut Vec<u8>, room: usize) -> Option<Result<(), CommandError>> {
         let began = Instant::now();
-        self.steps.ends.set(Some(began + self.step));
+        self.steps.ends.set(Some((began + self.step, room)));
         let polled = self.future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        self.gathers &= self.steps.replied() == 0;
         if self.is_unwanted {
             self.steps.reply.borrow_mut().clear();
         }
@@ -217,7 +236,7 @@ mod tests {
         let (mut out, mut steps) = (Vec::new(), 0);
         loop {
             steps += 1;
-            if let Some(outcome) = rest.step(&mut out) {
+            if let Some(outcome) = rest.step(&mut out, MUCH) {
                 return (out, steps, outcome);
             }
         }
@@ -226,7 +245,7 @@ mod tests {
     #[test]
     fn work_is_done_in_several_steps_and_the_reply_comes_in_order() {
         for step in [Duration::ZERO, STEP] {
-            let mut rest = Rest::new(Protocol::Resp2, step, async |steps| {
+            let mut rest = Rest::new(Protocol::Resp2, step, false, async |steps| {
                 steps.each(0..100_000, |reply, number| reply.integer(number)).await;
                 Ok(())
             });
@@ -239,7 +258,7 @@ mod tests {
 
     #[test]
     fn an_error_is_the_outcome_of_the_last_step() {
-        let mut rest = Rest::new(Protocol::Resp2, Duration::ZERO, async |steps| {
+        let mut rest = Rest::new(Protocol::Resp2, Duration::ZERO, false, async |steps| {
             steps.pass(1).await;
             Err(CommandError::Syntax)
         });
@@ -248,7 +267,7 @@ mod tests {
 
     #[test]
     fn what_is_not_wanted_is_not_replied() {
-        let mut rest = Rest::new(Protocol::Resp2, Duration::ZERO, async |steps| {
+        let mut rest = Rest::new(Protocol::Resp2, Duration::ZERO, false, async |steps| {
             steps.each(0..100, |reply, number| reply.integer(number)).await;
             Ok(())
         });

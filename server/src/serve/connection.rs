@@ -553,16 +553,32 @@ impl Connection {
     /// Runs the rest of a command. `Some` if the connection ends before it does.
     async fn run_steps(&mut self, mut rest: Box<Rest>) -> io::Result<Option<End>> {
         let worker = self.worker.clone();
+        // What a command gathers before it replies takes memory, so one command of all connections does so.
+        // It waits for nobody meanwhile.
+        let mut alone = None;
         loop {
-            if let Some(end) = self.wait_to_reply().await? {
-                return Ok(Some(end));
+            // No more may wait than the hard limit lets a client leave unread.
+            let room = match worker.server.live.output_limit_bytes() {
+                0 => REPLY_BYTES_MAX,
+                limit => REPLY_BYTES_MAX.min(limit / 2).max(1),
+            };
+            if alone.is_none() {
+                if let Some(end) = self.wait_to_reply(room).await? {
+                    return Ok(Some(end));
+                }
+                if rest.gathers() {
+                    alone = Some(worker.gathering.lock().await);
+                }
+            }
+            if self.client.handle.is_killed() {
+                return Ok(Some(End::Killed));
             }
             // One step of all connections between two looks at the sockets.
             let _alone = worker.stepping.lock().await;
             let output = self.output.clone();
             let mut outbox = output.outbox();
             let start = outbox.buffer().len();
-            let outcome = worker.step(|| rest.step(outbox.buffer()));
+            let outcome = worker.step(|| rest.step(outbox.buffer(), room));
             self.hold_until_durable(&mut outbox, start, rest.take_seen());
             if let Some(Err(error)) = &outcome {
                 worker.server.stats.note_error(error);
@@ -573,6 +589,7 @@ impl Connection {
             drop(outbox);
             self.note_active();
             self.note_buffers();
+            alone = alone.filter(|_| rest.gathers());
             if let Some(outcome) = outcome {
                 let (server, now) = (&worker.server, worker.server.clock.unix_ms());
                 note_rest(server, worker.index, &self.client, &rest, now, outcome.is_err());
@@ -585,8 +602,8 @@ impl Connection {
         }
     }
 
-    /// Waits until few enough replies wait for more to be made. `Some` if the connection ends before.
-    async fn wait_to_reply(&mut self) -> io::Result<Option<End>> {
+    /// Waits until less than `room` bytes of replies wait. `Some` if the connection ends before.
+    async fn wait_to_reply(&mut self, room: usize) -> io::Result<Option<End>> {
         poll_fn(|cx| {
             loop {
                 if self.client.handle.is_killed() {
@@ -603,7 +620,7 @@ impl Connection {
                 }
                 self.output.send(&self.worker.outputs)?;
             }
-            if self.output.waiting_bytes() < REPLY_BYTES_MAX {
+            if self.output.waiting_bytes() < room {
                 return Poll::Ready(Ok(None));
             }
             self.output.await_departure();

@@ -50,6 +50,8 @@ pub(super) struct Worker {
     pub room: Notify,
     /// Held by the connection whose command runs a step, until others have been served.
     pub stepping: tokio::sync::Mutex<()>,
+    /// Held by the connection whose command has gathered something and replied nothing yet.
+    pub gathering: tokio::sync::Mutex<()>,
 }
 
 impl Worker {
@@ -70,6 +72,7 @@ impl Worker {
             slow_readers: RefCell::default(),
             room: Notify::new(),
             stepping: tokio::sync::Mutex::new(()),
+            gathering: tokio::sync::Mutex::new(()),
         }
     }
 

@@ -135,6 +135,9 @@ impl<'e> Executor<'e> {
                 out.truncate(start);
                 Writer::new(out, client.protocol).error(error.to_string());
                 self.server.stats.note_error(&error);
+                if matches!(client.after, After::Steps(_)) {
+                    client.after = After::GoOn;
+                }
                 self.refused_at
             }
         };
