@@ -1,6 +1,6 @@
 //! The tables of a list, its targets, and the printed numbers beside ours.
 
-use super::list::{List, Printed, Table};
+use super::list::{List, Printed, Table, Where};
 use super::rows::{Fault, Row, Rows, shown, text_of};
 use crate::report::{Bound, Goal};
 
@@ -16,17 +16,37 @@ pub(crate) struct Grid {
 /// The rows of a table that were measured. `part` is that of its section.
 pub(super) fn grid(rows: &Rows, part: &str, table: &Table) -> Grid {
     let part = if table.part.is_empty() { part } else { &table.part };
+    let columns = columns(rows, part, table);
     let text = |row: &_, column: &Vec<String>| match &column[1..] {
         [template] if template.contains('{') => rows.fill(row, template),
         [expression, format @ ..] => rows.text(row, expression, format.first().map_or("", String::as_str)),
         [] => String::new(),
     };
     let or_dash = |text: String| if text.is_empty() { "–".to_owned() } else { text };
-    let row = |row| table.columns.iter().map(|column| or_dash(text(row, column))).collect();
+    let row = |row| columns.iter().map(|column| or_dash(text(row, column))).collect();
     Grid {
-        heads: table.columns.iter().map(|column| column[0].clone()).collect(),
+        heads: columns.iter().map(|column| column[0].clone()).collect(),
         rows: rows.wanted(part, &table.conditions).into_iter().map(row).collect(),
     }
+}
+
+/// The columns of a table. One with `@*` is a column for each key of the part, which stands for every `*`.
+fn columns(rows: &Rows, part: &str, table: &Table) -> Vec<Vec<String>> {
+    let mut keys: Vec<String> = Vec::new();
+    for row in rows.wanted(part, &Where::default()) {
+        let key = text_of(row, &rows.pair);
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    let of = |column: &Vec<String>| {
+        if !column.iter().any(|text| text.contains("@*")) {
+            return vec![column.clone()];
+        }
+        let with = |key: &String| column.iter().map(|text| text.replace('*', key)).collect();
+        keys.iter().map(with).collect()
+    };
+    table.columns.iter().flat_map(of).collect()
 }
 
 /// Judges the targets; those that were not measured are left out.
