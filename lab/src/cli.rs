@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::demo::{self, DemoArgs};
-use crate::error::{IoContext, Result};
+use crate::error::{IoContext, LabError, Result};
 use crate::experiment::contract::{self, Experiment, Wanted};
 use crate::experiment::{durability, memory, persistence, recovery, store, throughput, vls, vtc};
 use crate::interrupt;
@@ -226,6 +226,10 @@ fn start<E: Experiment, O: Args>(
     experiment: impl FnOnce(Setting, O) -> E,
 ) -> Result<Conclusion> {
     if E::CONTINUES {
+        if !options.peers.is_empty() {
+            let why = format!("{} compares variants of its own: it has no --peer", E::NAME);
+            return Err(LabError::Arguments(why));
+        }
         options.json.get_or_insert_with(results_of::<E>);
         if options.server_cores.is_empty() {
             // The thread that takes the checkpoint must find a core, even while the worker has one.
@@ -233,7 +237,7 @@ fn start<E: Experiment, O: Args>(
         }
     }
     let setting = Setting::new(options)?;
-    let servers: Vec<_> = setting.servers.iter().map(|(product, _)| product.name()).collect();
+    let servers: Vec<_> = setting.servers.iter().map(|own| own.name.as_str()).collect();
     eprintln!(
         "{}: {}; server on cores {:?}, load on {:?}; data in {} ({}); scale {}{}; seed {}",
         E::NAME,
