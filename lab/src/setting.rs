@@ -98,10 +98,15 @@ pub struct Setting {
 impl Setting {
     /// Finds servers, cores and directory.
     pub fn new(options: Options) -> Result<Setting> {
+        let servers = find_servers(&options)?;
+        Setting::of(servers, options)
+    }
+
+    /// The same of given servers.
+    pub fn of(servers: Vec<Subject>, options: Options) -> Result<Setting> {
         if !(options.scale > 0.0 && options.scale <= 1.0) {
             return Err(LabError::Arguments("--scale is between 0 and 1".to_owned()));
         }
-        let servers = find_servers(&options)?;
         let dir = options.dir.clone().unwrap_or_else(std::env::temp_dir);
         std::fs::create_dir_all(&dir).doing(|| format!("make the directory {}", dir.display()))?;
         let cores = process::cores_allowed();
@@ -112,6 +117,22 @@ impl Setting {
         let seed = options.seed.unwrap_or_else(rand::random);
         let file_system = machine::file_system(&dir);
         Ok(Setting { options, servers, file_system, dir, server_cores, load_cores, seed })
+    }
+
+    /// Says on the standard error where an experiment runs.
+    pub fn announce(&self, experiment: &str) {
+        let servers: Vec<_> = self.servers.iter().map(|own| own.name.as_str()).collect();
+        eprintln!(
+            "{experiment}: {}; server on cores {:?}, load on {:?}; data in {} ({}); scale {}{}; seed {}",
+            servers.join(", "),
+            self.server_cores,
+            self.load_cores,
+            self.dir.display(),
+            self.file_system,
+            self.options.scale,
+            if self.options.quick { ", quick" } else { "" },
+            self.seed
+        );
     }
 
     /// A number of keys or records at this scale; at least 100.

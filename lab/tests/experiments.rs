@@ -107,6 +107,43 @@ fn peers_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn two_builds_are_compared_and_held_against_the_limit() {
+    let Some(tarn) = std::env::var_os("TARN_BINARY") else {
+        println!("there is no server to try: no TARN_BINARY");
+        return;
+    };
+    let tarn = tarn.to_string_lossy();
+    let dir = tempfile::tempdir().unwrap();
+    let compare = |limit: &str| {
+        let json = dir.path().join(limit).join("runs.jsonl");
+        let (dir_text, json_text) = (text(dir.path()), text(&json));
+        let mut words = vec!["tarn-lab", "compare", &tarn, &tarn, "--quick", "--families", "set"];
+        words.extend(["--dir", &dir_text, "--json", &json_text, "--limit", limit]);
+        let conclusion = tarn_lab::execute(LabCli::parse_from(words)).unwrap();
+        let page = std::fs::read_to_string(json.with_extension("html")).unwrap();
+        assert!(page.contains("Two builds of Tarn"));
+        let lines = std::fs::read_to_string(&json).unwrap();
+        let runs = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let servers: Vec<_> =
+            runs.filter(|run| run["case"] != "goal").map(|run| run["server"].clone()).collect();
+        assert_eq!(servers, ["A", "B", "A", "B", "A", "B"]);
+        conclusion
+    };
+    assert_eq!(compare("1000"), Conclusion { goals_missed: 0, broken: 0, strict: true });
+    assert!(compare("0.001").goals_missed > 0);
+}
+
+#[test]
+fn a_comparison_of_nothing_is_refused() {
+    let missing = error_of(&["compare", "--quick", "no-such-revision", "no-such-revision"]);
+    assert!(missing.starts_with("no-such-revision is neither a file nor a revision: "), "{missing}");
+    let own = error_of(&["compare", "/bin/sh", "/bin/sh", "--servers", "tarn"]);
+    assert!(own.ends_with("its servers are A and B"), "{own}");
+    let limit = error_of(&["compare", "/bin/sh", "/bin/sh", "--limit", "0"]);
+    assert_eq!(limit, "--limit is a ratio above 0");
+}
+
+#[test]
 fn durability_runs_small() {
     for run in runs("durability", &["--kills", "2"]) {
         assert_eq!(run["figures"]["kills"], 2);

@@ -119,3 +119,30 @@ pub(super) fn measured(list: &List, rows: &Rows, printed: &Printed) -> String {
     let each = |name: &String| format!("{name} {}", one(&|row| text_of(row, &printed.each) == *name));
     if names.is_empty() { one(&|_| false) } else { names.iter().map(each).collect::<Vec<_>>().join(", ") }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_column_for_each_key_of_the_part_is_found_without_its_name() {
+        let row = |part: &str, server: &str, case: &str, us: f64| {
+            let row = json!({ "part": part, "server": server, "case": case, "us": us });
+            row.as_object().unwrap().clone()
+        };
+        let all = vec![
+            row("a", "tarn", "get", 1.0),
+            row("a", "peer", "get", 2.0),
+            row("a", "tarn", "set", 3.0),
+            row("b", "other", "set", 4.0),
+        ];
+        let rows =
+            Rows { all, same: vec!["case".to_owned(), "server".to_owned()], pair: "server".to_owned() };
+        let text = "columns = [['case', 'case'], ['* µs', 'us@*', '1']]\nwhere = { server = 'tarn' }";
+        let grid = grid(&rows, "a", &toml::from_str(text).unwrap());
+        assert_eq!(grid.heads, ["case", "tarn µs", "peer µs"]);
+        assert_eq!(grid.rows, [["get", "1.0", "2.0"], ["set", "3.0", "–"]]);
+    }
+}

@@ -10,7 +10,7 @@ use super::strings::{CLIENTS, KEY, KEYS, VALUE, clients, get, set};
 use crate::error::Result;
 use crate::load::{Arg, KeyChoice, Keys, Mix, Request};
 use crate::report::Report;
-use crate::setting::{Contender, Setting, fill};
+use crate::setting::{Contender, Setting, fill, is_asked};
 
 /// The length of a measurement in seconds unless another is wished: there are many.
 const USUAL_S: f64 = 2.0;
@@ -48,7 +48,7 @@ named! {
     pub enum Family {
         /// A field of a hash of 8 fields.
         Hset = "hset",
-        /// A field of one hash of 100,000 fields.
+        /// A field of one hash of 100,000 fields, at scale 1.
         HsetLarge = "hset-large",
         /// A hash of 8 fields.
         Hgetall = "hgetall",
@@ -124,7 +124,7 @@ impl Family {
             Family::HsetLarge => {
                 let field = Arg::Key { prefix: "field:", digits: 8, scattered: false };
                 let own = request("HSET", &[Arg::Text("large"), field, ELEMENT]);
-                case("HSET, hash of 100 000", own.clone(), records, of(own, records))
+                case("HSET, large hash", own.clone(), records, of(own, records))
             }
             Family::Lpush => {
                 let list = Arg::Text("list");
@@ -178,14 +178,14 @@ impl Family {
     }
 }
 
-/// Measures the families on servers that run, by turns.
-pub(super) fn run(
+/// Measures the families that are asked for, of none all, on servers that run, by turns.
+pub(crate) fn run(
     setting: &Setting,
     report: &mut Report,
-    families: &[Family],
+    asked: &[Family],
     contenders: &[Contender],
 ) -> Result<()> {
-    for family in families {
+    for family in Family::ALL.into_iter().filter(|family| is_asked(asked, family)) {
         let Case { name, data: (requests, data), mix, pipelines } = family.case(setting);
         for contender in contenders {
             contender.server.client()?.call(&["FLUSHALL"])?;

@@ -1,13 +1,14 @@
 //! Question: how many requests a second does one worker on one core answer, and what does the log cost?
 //!
-//! Variables: server (ours, redis-server, other peers), request, pipeline, data type, persistence, number of workers.
-//! Expected: ahead of redis-server everywhere, further with longer pipelines, where the kernel's share per
-//! request shrinks; `everysec` costs little; `always` costs latency, but concurrent flushes and group commit
-//! keep the rate, and readers do not pay for writers.
+//! Variables: server (ours, redis-server, other peers), request, pipeline, data type, persistence, number of
+//! workers. Expected: ahead of redis-server everywhere, further with longer pipelines, where the kernel's share
+//! per request shrinks; `everysec` costs little; `always` costs latency, but concurrent flushes and group
+//! commit keep the rate, and readers do not pay for writers. Where the generator is the limit, the processor
+//! time of a request tells servers apart.
 
 mod always;
 mod contest;
-mod families;
+pub(super) mod families;
 mod strings;
 mod structures;
 
@@ -90,9 +91,7 @@ impl Experiment for Throughput {
             Part::Structures => structures::run(&self.setting, report)?,
             Part::Families => {
                 let contenders = self.setting.contenders(Persistence::None)?;
-                let mut families = Family::ALL.to_vec();
-                families.retain(|family| is_asked(&self.own.families, family));
-                families::run(&self.setting, report, &families, &contenders)?;
+                families::run(&self.setting, report, &self.own.families, &contenders)?;
             }
             Part::Everysec => strings::everysec(&self.setting, report)?,
             Part::Always => always::run(&self.setting, report)?,
@@ -145,8 +144,8 @@ fn rows_of_groups(row: Row) -> Vec<Row> {
     groups.into_iter().enumerate().map(of).collect()
 }
 
-/// Finds for each row of ours the peer that used the least processor time for a request of the same case, with
-/// the same persistence: its name and its µs, the median of its repeats.
+/// Finds for each row of ours the peer that used the least processor time for a request of the same case,
+/// with the same persistence: its name and its µs, the median of its repeats.
 fn find_best_peers(rows: &mut [Row]) {
     let name_and_mode = |row: &Row| {
         let server = row["server"].as_str().unwrap_or_default();
@@ -166,5 +165,42 @@ fn find_best_peers(rows: &mut [Row]) {
         let best = rivals.min_by(|a, b| a.2.total_cmp(&b.2));
         row.insert("best_peer".to_owned(), json!(best.map(|(name, ..)| name)));
         row.insert("best_peer_us".to_owned(), json!(best.map(|(.., us)| us)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(server: &str, keys: u64, busy: &[f64]) -> Vec<Value> {
+        let of = |busy: &f64| {
+            json!({
+                "case": "everysec: SET", "server": server, "parameters": { "keys": keys },
+                "figures": {
+                    "server_busy": busy, "requests_per_s": 1e6, "groups": { "clients": { "requests": 9 } },
+                },
+            })
+        };
+        busy.iter().map(of).collect()
+    }
+
+    #[test]
+    fn the_best_peer_is_found_in_the_same_case_with_the_same_persistence() {
+        let lines = [
+            line("tarn everysec", 10, &[0.3, 0.2, 0.7]),
+            line("tarn none", 10, &[0.2]),
+            line("redis-server everysec", 10, &[0.9, 0.4, 0.5]),
+            line("redis-server none", 10, &[0.1]),
+            line("other everysec", 10, &[0.6, 0.6]),
+            // Elsewhere, and too short to be measured.
+            line("third everysec", 99, &[0.01]),
+            line("fourth everysec", 10, &[0.0]),
+        ];
+        let rows = Throughput::rows_of_lines(&lines.concat());
+        let best: Vec<_> = rows.iter().map(|row| (&row["best_peer"], &row["best_peer_us"])).collect();
+        assert_eq!(best[0], (&json!("redis-server"), &json!(0.5)));
+        assert_eq!(best[1], (&json!("redis-server"), &json!(0.1)));
+        assert!(best[2..].iter().all(|(name, us)| name.is_null() && us.is_null()), "{best:?}");
+        assert_eq!(rows[0]["server_us"], json!([0.3, 0.2, 0.7]));
     }
 }
