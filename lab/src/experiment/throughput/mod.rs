@@ -1,8 +1,8 @@
 //! Question: how many requests a second does one worker on one core answer, and what does the log cost?
 //!
 //! Variables: server (ours, redis-server, other peers), request, pipeline, data type, persistence, number of
-//! workers. Expected: ahead of redis-server everywhere, further with longer pipelines, where the kernel's share
-//! per request shrinks; `everysec` costs little; `always` costs latency, but concurrent flushes and group
+//! workers. Expected: ahead of redis-server everywhere, further with longer pipelines, where the kernel's
+//! share per request shrinks; `everysec` costs little; `always` costs latency, but concurrent flushes and group
 //! commit keep the rate, and readers do not pay for writers. Where the generator is the limit, the processor
 //! time of a request tells servers apart.
 
