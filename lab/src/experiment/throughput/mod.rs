@@ -2,9 +2,9 @@
 //!
 //! Variables: server (ours, redis-server, other peers), request, pipeline, data type, persistence, number of
 //! workers. Expected: ahead of redis-server everywhere, further with longer pipelines, where the kernel's
-//! share per request shrinks; `everysec` costs little; `always` costs latency, but concurrent flushes and group
-//! commit keep the rate, and readers do not pay for writers. Where the generator is the limit, the processor
-//! time of a request tells servers apart.
+//! share per request shrinks; `everysec` costs little; `always` costs latency, but concurrent flushes and
+//! group commit keep the rate, and readers do not pay for writers. Where the generator is the limit, the
+//! processor time of a request tells servers apart.
 
 mod always;
 mod contest;
