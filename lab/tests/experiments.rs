@@ -135,7 +135,7 @@ fn two_builds_are_compared_and_held_against_the_limit() {
 
 #[test]
 fn a_comparison_of_nothing_is_refused() {
-    let missing = error_of(&["compare", "--quick", "no-such-revision", "no-such-revision"]);
+    let missing = error_of(&["compare", "--quick", "/bin/sh", "no-such-revision"]);
     assert!(missing.starts_with("no-such-revision is neither a file nor a revision: "), "{missing}");
     let own = error_of(&["compare", "/bin/sh", "/bin/sh", "--servers", "tarn"]);
     assert!(own.ends_with("its servers are A and B"), "{own}");

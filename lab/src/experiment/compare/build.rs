@@ -21,6 +21,8 @@ pub(super) struct Build {
     pub words: String,
     /// The executable.
     pub binary: PathBuf,
+    /// The repository and the commit that it is built from; `None` of a file.
+    source: Option<(PathBuf, String)>,
 }
 
 /// Where builds are kept: a directory of the user's cache, or of the temporary files.
@@ -30,8 +32,8 @@ pub(super) fn cache() -> PathBuf {
     cache.unwrap_or_else(std::env::temp_dir).join("tarn/compare")
 }
 
-/// Finds a file that can be executed, or builds a revision of the repository that `here` is in.
-pub(super) fn find(text: &str, here: &Path, cache: PathBuf) -> Result<Build> {
+/// Finds a file that can be executed, or a revision of the repository that `here` is in.
+pub(super) fn find(text: &str, here: &Path, cache: &Path) -> Result<Build> {
     let file = here.join(text);
     if let Ok(found) = fs::metadata(&file)
         && found.is_file()
@@ -39,7 +41,7 @@ pub(super) fn find(text: &str, here: &Path, cache: PathBuf) -> Result<Build> {
         if found.permissions().mode() & 0o111 == 0 {
             return Err(LabError::Arguments(format!("{} cannot be executed", file.display())));
         }
-        return Ok(Build { words: text.to_owned(), binary: file });
+        return Ok(Build { words: text.to_owned(), binary: file, source: None });
     }
     let git = |dir: &Path, words: &[&str]| {
         let mut git = Command::new("git");
@@ -57,10 +59,19 @@ pub(super) fn find(text: &str, here: &Path, cache: PathBuf) -> Result<Build> {
         .map_err(|_| refused(format!("{repository} has none of that name")))?;
     let words = format!("{text} ({})", &commit[..commit.len().min(12)]);
     let binary = cache.join("builds").join(&commit);
-    if !binary.is_file() {
-        build(Path::new(&repository), &commit, &words, &cache, &binary)?;
+    Ok(Build { words, binary, source: Some((repository.into(), commit)) })
+}
+
+impl Build {
+    /// Builds it, unless it is there.
+    pub(super) fn make(&self, cache: &Path) -> Result<()> {
+        match &self.source {
+            Some((repository, commit)) if !self.binary.is_file() => {
+                build(repository, commit, &self.words, cache, &self.binary)
+            }
+            _ => Ok(()),
+        }
     }
-    Ok(Build { words, binary })
 }
 
 /// Builds a commit, and puts the executable where it is to be.
@@ -154,20 +165,24 @@ mod tests {
     fn a_revision_is_built_once_and_its_worktree_goes_away() {
         let dir = repository("fn main() { println!(\"built\") }");
         let (here, cache) = (dir.path().join("repository"), dir.path().join("cache"));
-        let first = find("HEAD", &here.join("src"), cache.clone()).unwrap();
+        let made = |here: &Path| {
+            let found = find("HEAD", here, &cache).unwrap();
+            found.make(&cache).map(|()| found)
+        };
+        let first = made(&here.join("src")).unwrap();
         let output = output_of(&mut Command::new(&first.binary), "the build").unwrap();
         assert_eq!((output.as_slice(), worktrees(&here)), (&b"built\n"[..], 1));
         assert!(first.words.starts_with("HEAD ("), "{}", first.words);
-        // Without the target folder, only a build that is kept can be found so fast.
+        // Another build would replace it.
         fs::write(&first.binary, "kept").unwrap();
-        assert_eq!(fs::read(find("HEAD", &here, cache).unwrap().binary).unwrap(), b"kept");
+        assert_eq!(fs::read(made(&here).unwrap().binary).unwrap(), b"kept");
     }
 
     #[test]
     fn a_revision_that_does_not_build_is_an_error_and_leaves_nothing() {
         let dir = repository("this is no program");
         let (here, cache) = (dir.path().join("repository"), dir.path().join("cache"));
-        let error = find("HEAD", &here, cache.clone()).unwrap_err().to_string();
+        let error = find("HEAD", &here, &cache).unwrap().make(&cache).unwrap_err().to_string();
         assert!(error.starts_with("cargo build of HEAD ("), "{error}");
         assert!(worktrees(&here) == 1 && !cache.join("builds").exists());
     }
@@ -176,16 +191,13 @@ mod tests {
     fn what_is_no_build_is_refused_with_the_reason() {
         let dir = repository("fn main() {}");
         let (here, cache) = (dir.path().join("repository"), dir.path().join("cache"));
-        let error = |text: &str, here: &Path| find(text, here, cache.clone()).unwrap_err().to_string();
+        let error = |text: &str, here: &Path| find(text, here, &cache).unwrap_err().to_string();
         let none = error("no-such", &here);
-        assert!(
-            none.starts_with("no-such is neither a file nor a revision: ")
-                && none.ends_with("none of that name")
-        );
+        assert!(none.starts_with("no-such is neither a file nor a revision: "), "{none}");
+        assert!(none.ends_with("has none of that name"), "{none}");
         let outside = error("HEAD", dir.path());
         assert!(outside.ends_with("is in no git repository"), "{outside}");
         let plain = error("Cargo.toml", &here);
         assert!(plain.ends_with("Cargo.toml cannot be executed"), "{plain}");
-        assert!(!cache.exists());
     }
 }

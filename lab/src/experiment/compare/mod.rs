@@ -56,9 +56,10 @@ pub(crate) fn run(options: setting::Options, own: &Options, results: &Path) -> R
         return Err(LabError::Arguments("--limit is a ratio above 0".to_owned()));
     }
     let here = std::env::current_dir().doing(|| "find the current directory".to_owned())?;
-    let builds = [&own.a, &own.b].map(|text| build::find(text, &here, build::cache()));
-    let [a, b] = builds;
-    let builds = [a?, b?];
+    let cache = build::cache();
+    // Both are found before one is built: that takes minutes.
+    let builds = [build::find(&own.a, &here, &cache)?, build::find(&own.b, &here, &cache)?];
+    builds.iter().try_for_each(|build| build.make(&cache))?;
     let path = options.json.clone().unwrap_or_else(|| results.to_owned());
     let (written, missed) = measure(options, own, &builds, &path)?;
     let html = page_of(&written, own.limit, &path)?;
