@@ -1,4 +1,4 @@
-//! The command line of `tarn-lab`: `demo`, `list`, `run EXPERIMENT`, `report` and `choose`.
+//! The command line of `tarn-lab`: `demo`, `list`, `run EXPERIMENT`, `compare`, `report` and `choose`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::demo::{self, DemoArgs};
-use crate::error::{IoContext, Result};
+use crate::error::{LabError, Result};
 use crate::experiment::contract::{self, Experiment, Wanted};
-use crate::experiment::{durability, memory, persistence, recovery, store, throughput, vls, vtc};
+use crate::experiment::{compare, durability, memory, persistence, recovery, store, throughput, vls, vtc};
 use crate::interrupt;
 use crate::process;
 use crate::report::{Report, table};
@@ -42,6 +42,8 @@ enum Command {
     Report(ReportOptions),
     /// Name the snapshot algorithm that fits a workload, from the results.
     Choose(snapshots::choose::Options),
+    /// Compare two builds of Tarn by the processor time of a request. Exit code 2: the second costs more.
+    Compare(Box<Asked<compare::Options>>),
     /// Run an experiment.
     Run {
         #[command(subcommand)]
@@ -159,15 +161,15 @@ struct ReportOptions {
 }
 
 fn draw<E: Experiment>(own: &ReportOptions) -> Result<()> {
-    let results = results_of::<E>();
+    let results = results_of(E::NAME);
     let json = own.json.clone().unwrap_or_else(|| results.clone());
     let out = own.out.clone().unwrap_or_else(|| results.with_extension("html"));
     contract::draw::<E>(&json, &out, Wanted { quick: own.quick, full: own.full })
 }
 
 /// Where the results of an experiment are kept unless said otherwise.
-fn results_of<E: Experiment>() -> PathBuf {
-    PathBuf::from(format!("lab-results/{}.jsonl", E::NAME))
+fn results_of(experiment: &str) -> PathBuf {
+    PathBuf::from(format!("lab-results/{experiment}.jsonl"))
 }
 
 /// The conclusion of an experiment that ran to its end.
@@ -208,6 +210,11 @@ pub fn execute(cli: LabCli) -> Result<Conclusion> {
         Command::Cell { cell, place } => snapshots::measure::run(&cell, &place)?,
         Command::Report(own) => report(&own)?,
         Command::Choose(own) => snapshots::choose::run(&own)?,
+        Command::Compare(asked) => {
+            let Asked { options, own } = *asked;
+            let goals_missed = compare::run(options, &own, &results_of(compare::NAME))?;
+            return Ok(Conclusion { goals_missed, broken: 0, strict: true });
+        }
         Command::Run { experiment } => return run_experiment(*experiment),
     }
     Ok(Conclusion::default())
@@ -226,26 +233,18 @@ fn start<E: Experiment, O: Args>(
     experiment: impl FnOnce(Setting, O) -> E,
 ) -> Result<Conclusion> {
     if E::CONTINUES {
-        options.json.get_or_insert_with(results_of::<E>);
+        if !options.peers.is_empty() {
+            let why = format!("{} compares variants of its own: it has no --peer", E::NAME);
+            return Err(LabError::Arguments(why));
+        }
+        options.json.get_or_insert_with(|| results_of(E::NAME));
         if options.server_cores.is_empty() {
             // The thread that takes the checkpoint must find a core, even while the worker has one.
             options.server_cores = process::cores_allowed();
         }
     }
     let setting = Setting::new(options)?;
-    let servers: Vec<_> = setting.servers.iter().map(|(product, _)| product.name()).collect();
-    eprintln!(
-        "{}: {}; server on cores {:?}, load on {:?}; data in {} ({}); scale {}{}; seed {}",
-        E::NAME,
-        servers.join(", "),
-        setting.server_cores,
-        setting.load_cores,
-        setting.dir.display(),
-        setting.file_system,
-        setting.options.scale,
-        if setting.options.quick { ", quick" } else { "" },
-        setting.seed
-    );
+    setting.announce(E::NAME);
     let (seed, strict, path) = (setting.seed, setting.options.strict, setting.options.json.clone());
     let wanted = Wanted { quick: setting.options.quick, full: false };
     conduct(&mut experiment(setting, own), path.as_deref(), wanted, again, seed, strict)
@@ -259,9 +258,6 @@ fn conduct<E: Experiment>(
     seed: u64,
     strict: bool,
 ) -> Result<Conclusion> {
-    if let Some(parent) = path.and_then(Path::parent) {
-        std::fs::create_dir_all(parent).at(parent)?;
-    }
     let mut report = Report::new(E::NAME, seed, path)?;
     let broken = contract::run(experiment, path, wanted, again, &mut report)?;
     if let Some(path) = path {

@@ -16,7 +16,7 @@ use crate::load::{
     Arg, Group, KeyChoice, Keys, Load, LoadResult, Mix, Pace, Request, Tally, Until, key_text,
 };
 use crate::report::thousands;
-use crate::server::{Persistence, Plan, Product, Server};
+use crate::server::{Persistence, Plan, Product, Server, Subject};
 use crate::setting::{fill, program_beside, progress};
 use crate::{device, machine, process};
 use tarn_resp::client::{Client, elements, text};
@@ -73,7 +73,7 @@ pub(crate) fn show(args: &DemoArgs) -> Result<()> {
     let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let dir = tempfile::Builder::new().prefix("tarn-demo-").tempdir_in(&parent).at(parent)?;
     let binary = args.tarn.clone().map_or_else(|| program_beside("tarn"), Ok)?;
-    let mut plan = Plan::new(Product::Tarn, &binary, dir.path());
+    let mut plan = Plan::new(Subject::new(Product::Tarn, &binary), dir.path());
     plan.persistence = Persistence::Always;
     plan.threads = process::cores_allowed().len();
     let mut server = plan.start()?;

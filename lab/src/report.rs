@@ -130,10 +130,14 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report whose JSON lines are appended to a file, or go to the standard output.
+    /// A report whose JSON lines are appended to a file, whose directory is made, or go to the standard
+    /// output.
     pub fn new(experiment: &'static str, seed: u64, json: Option<&Path>) -> Result<Report> {
         let lines: Box<dyn Write> = match json {
             Some(path) => {
+                if let Some(parent) = path.parent() {
+                    std::fs::create_dir_all(parent).at(parent)?;
+                }
                 let file = OpenOptions::new().create(true).append(true).open(path);
                 Box::new(file.at(path)?)
             }

@@ -1,6 +1,6 @@
 //! A server under study: started as a child process, waited for, measured, stopped, killed, started again.
 //!
-//! A [`Plan`] says how to start a server (product, directives, directory, cores); a [`Server`] is a running
+//! A [`Plan`] says how to start a server (subject, directives, directory, cores); a [`Server`] is a running
 //! one. Dropping a `Server` kills it, so no server survives an experiment.
 
 use std::collections::BTreeMap;
@@ -30,11 +30,11 @@ const DEATH_PATIENCE: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(2);
 
 named! {
-    /// The server under study.
+    /// The kind of a server: which directives and fields of `INFO` it has.
     pub enum Product {
         /// Our own.
         Tarn = "tarn",
-        /// The real `redis-server`, where one is installed.
+        /// The real `redis-server`, where one is installed, or a peer with the same directives.
         #[value(alias = "redis")]
         RedisServer = "redis-server",
     }
@@ -54,13 +54,36 @@ named! {
     }
 }
 
-/// The description of a server to start.
-#[derive(Debug, Clone)]
-pub struct Plan {
+/// A server under study.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    /// The name that tables and JSON lines use. A peer has one of its own, others that of their product.
+    pub name: String,
     /// The product.
     pub product: Product,
     /// Its executable.
     pub binary: PathBuf,
+    /// Arguments that come before those of a plan.
+    pub arguments: Vec<String>,
+}
+
+impl Subject {
+    /// The server of a product.
+    pub fn new(product: Product, binary: &Path) -> Subject {
+        Subject { name: product.name().to_owned(), product, binary: binary.to_owned(), arguments: Vec::new() }
+    }
+
+    /// True if it is neither ours nor `redis-server`.
+    pub fn is_peer(&self) -> bool {
+        self.name != self.product.name()
+    }
+}
+
+/// The description of a server to start.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The server.
+    pub subject: Subject,
     /// Its data directory, which must exist.
     pub dir: PathBuf,
     /// The cores that it may use; empty: all.
@@ -82,10 +105,9 @@ pub struct Plan {
 
 impl Plan {
     /// A server with one worker, no log, on any core.
-    pub fn new(product: Product, binary: &Path, dir: &Path) -> Plan {
+    pub fn new(subject: Subject, dir: &Path) -> Plan {
         Plan {
-            product,
-            binary: binary.to_owned(),
+            subject,
             dir: dir.to_owned(),
             cores: Vec::new(),
             persistence: Persistence::None,
@@ -115,7 +137,7 @@ impl Plan {
                 push("appendfsync", &[mode.name()]);
             }
         }
-        match self.product {
+        match self.subject.product {
             Product::Tarn => {
                 push("threads", &[&self.threads.to_string()]);
                 if !self.compacts {
@@ -135,7 +157,7 @@ impl Plan {
         for (directive, value) in &self.directives {
             push(directive, &[value.as_str()]);
         }
-        if self.product == Product::Tarn {
+        if self.subject.product == Product::Tarn {
             let port = self.sql_port.to_string();
             words.splice(0..0, ["serve", "--sql-port", &port].map(str::to_owned));
         }
@@ -143,7 +165,7 @@ impl Plan {
     }
 
     fn output_path(&self) -> PathBuf {
-        self.dir.join(format!("{}.output", self.product.name()))
+        self.dir.join(format!("{}.output", self.subject.name))
     }
 
     /// Starts the server on a free port and waits until it answers.
@@ -161,13 +183,14 @@ impl Plan {
         let errors: File = output.try_clone().at(path)?;
         // The child inherits the cores of the thread that starts it, from its first instruction on.
         let pinned = Pinned::to(&self.cores)?;
-        let child = Command::new(&self.binary)
+        let child = Command::new(&self.subject.binary)
+            .args(&self.subject.arguments)
             .args(self.arguments(port))
             .stdin(Stdio::null())
             .stdout(output)
             .stderr(errors)
             .spawn()
-            .doing(|| format!("start {}", self.binary.display()))?;
+            .doing(|| format!("start {}", self.subject.binary.display()))?;
         drop(pinned);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         Ok(Server { plan: self.clone(), child, address, launched: Instant::now() })
@@ -277,7 +300,8 @@ impl Server {
     /// The version that `INFO` reports, or `unknown`.
     pub fn version(&self) -> Result<String> {
         let info = Info::read(&mut self.client()?, "server")?;
-        Ok(info.text("tarn_version").or(info.text("redis_version")).unwrap_or("unknown").to_owned())
+        let own = ["tarn_version", "valkey_version", "redis_version"].iter().find_map(|name| info.text(name));
+        Ok(own.unwrap_or("unknown").to_owned())
     }
 
     /// A number that `INFO` reports in one of its sections; `None` if it does not.
@@ -358,7 +382,7 @@ impl Server {
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().rev().take(8).collect();
         let log = lines.iter().rev().map(|line| format!("\n    {line}")).collect();
-        LabError::Server { server: self.plan.product.name().to_owned(), what, log }
+        LabError::Server { server: self.plan.subject.name.clone(), what, log }
     }
 
     /// Releases the process from the laboratory: it continues when the laboratory ends.

@@ -12,7 +12,7 @@ use crate::error::{IoContext, LabError, Result};
 use crate::load::{Group, Load, LoadResult, Mix, Pace, Until};
 use crate::machine;
 use crate::process::{self, Pinned, Preferred};
-use crate::server::{Persistence, Plan, Product, Server};
+use crate::server::{Persistence, Plan, Product, Server, Subject};
 
 /// Options that all experiments share.
 #[derive(Debug, Clone, clap::Args)]
@@ -36,6 +36,10 @@ pub struct Options {
     /// The executable of redis-server. By default the one on the PATH.
     #[arg(long, value_name = "FILE")]
     pub redis_server: Option<PathBuf>,
+    /// Compare with this server too: a program that takes the directives of redis-server, and arguments that
+    /// come before ours. NAME stands in tables, lines and pictures. May be given several times.
+    #[arg(long = "peer", value_name = "NAME=COMMAND")]
+    pub peers: Vec<String>,
     /// Shrink the number of keys and records by this factor, between 0 and 1.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub scale: f64,
@@ -77,8 +81,8 @@ pub struct Contender {
 pub struct Setting {
     /// The options as given.
     pub options: Options,
-    /// The servers to compare, ours first, with their executables.
-    pub servers: Vec<(Product, PathBuf)>,
+    /// The servers to compare, ours first, then redis-server, then the peers.
+    pub servers: Vec<Subject>,
     /// Data directories are made under this one.
     pub dir: PathBuf,
     /// The file system of `dir`.
@@ -94,10 +98,15 @@ pub struct Setting {
 impl Setting {
     /// Finds servers, cores and directory.
     pub fn new(options: Options) -> Result<Setting> {
+        let servers = find_servers(&options)?;
+        Setting::of(servers, options)
+    }
+
+    /// The same of given servers.
+    pub fn of(servers: Vec<Subject>, options: Options) -> Result<Setting> {
         if !(options.scale > 0.0 && options.scale <= 1.0) {
             return Err(LabError::Arguments("--scale is between 0 and 1".to_owned()));
         }
-        let servers = find_servers(&options)?;
         let dir = options.dir.clone().unwrap_or_else(std::env::temp_dir);
         std::fs::create_dir_all(&dir).doing(|| format!("make the directory {}", dir.display()))?;
         let cores = process::cores_allowed();
@@ -108,6 +117,22 @@ impl Setting {
         let seed = options.seed.unwrap_or_else(rand::random);
         let file_system = machine::file_system(&dir);
         Ok(Setting { options, servers, file_system, dir, server_cores, load_cores, seed })
+    }
+
+    /// Says on the standard error where an experiment runs.
+    pub fn announce(&self, experiment: &str) {
+        let servers: Vec<_> = self.servers.iter().map(|own| own.name.as_str()).collect();
+        eprintln!(
+            "{experiment}: {}; server on cores {:?}, load on {:?}; data in {} ({}); scale {}{}; seed {}",
+            servers.join(", "),
+            self.server_cores,
+            self.load_cores,
+            self.dir.display(),
+            self.file_system,
+            self.options.scale,
+            if self.options.quick { ", quick" } else { "" },
+            self.seed
+        );
     }
 
     /// A number of keys or records at this scale; at least 100.
@@ -142,7 +167,7 @@ impl Setting {
 
     /// True if a product is among the servers.
     pub fn has(&self, product: Product) -> bool {
-        self.servers.iter().any(|(own, _)| *own == product)
+        self.servers.iter().any(|own| own.product == product)
     }
 
     /// A fresh directory.
@@ -151,12 +176,21 @@ impl Setting {
         dir.doing(|| format!("make a directory in {}", self.dir.display()))
     }
 
-    /// A plan for a pinned server with one worker, and the fresh directory that it names.
+    /// The server of this name, that of a product or of a peer.
+    pub fn subject(&self, name: &str) -> Result<&Subject> {
+        let missing = || LabError::Arguments(format!("{name} is not among the servers"));
+        self.servers.iter().find(|own| own.name == name).ok_or_else(missing)
+    }
+
+    /// A plan for the server of a product.
     pub fn plan(&self, product: Product, persistence: Persistence) -> Result<(Plan, TempDir)> {
-        let missing = || LabError::Arguments(format!("{} is not among the servers", product.name()));
-        let (_, binary) = self.servers.iter().find(|(own, _)| *own == product).ok_or_else(missing)?;
+        self.plan_of(self.subject(product.name())?, persistence)
+    }
+
+    /// A plan for a pinned server with one worker, and the fresh directory that it names.
+    pub fn plan_of(&self, subject: &Subject, persistence: Persistence) -> Result<(Plan, TempDir)> {
         let dir = self.make_dir()?;
-        let mut plan = Plan::new(product, binary, dir.path());
+        let mut plan = Plan::new(subject.clone(), dir.path());
         plan.cores.clone_from(&self.server_cores);
         plan.persistence = persistence;
         Ok((plan, dir))
@@ -174,11 +208,11 @@ impl Setting {
         }
     }
 
-    /// Starts one server of each product, pinned, with one worker.
+    /// Starts all servers, pinned, with one worker each.
     pub fn contenders(&self, persistence: Persistence) -> Result<Vec<Contender>> {
-        let contender = |&(product, _): &(Product, PathBuf)| {
-            let (plan, dir) = self.plan(product, persistence)?;
-            self.contender(product.name(), plan, dir)
+        let contender = |subject: &Subject| {
+            let (plan, dir) = self.plan_of(subject, persistence)?;
+            self.contender(&subject.name, plan, dir)
         };
         self.servers.iter().map(contender).collect()
     }
@@ -237,23 +271,55 @@ pub fn is_asked<T: PartialEq>(asked: &[T], one: &T) -> bool {
     asked.is_empty() || asked.contains(one)
 }
 
-fn find_servers(options: &Options) -> Result<Vec<(Product, PathBuf)>> {
+fn find_servers(options: &Options) -> Result<Vec<Subject>> {
     let mut servers = Vec::new();
     let asked = |product| is_asked(&options.servers, &product);
     if asked(Product::Tarn) {
         let binary = options.tarn.clone().map_or_else(|| program_beside("tarn"), Ok)?;
-        servers.push((Product::Tarn, binary));
+        servers.push(Subject::new(Product::Tarn, &binary));
     }
     if asked(Product::RedisServer) {
         match options.redis_server.clone().or_else(|| on_path("redis-server")) {
-            Some(path) => servers.push((Product::RedisServer, path)),
+            Some(path) => servers.push(Subject::new(Product::RedisServer, &path)),
             None if options.servers.is_empty() => {
-                eprintln!("redis-server is not on the PATH: there is nothing to compare with");
+                let alone = if options.peers.is_empty() { ": there is nothing to compare with" } else { "" };
+                eprintln!("redis-server is not on the PATH{alone}");
             }
             None => return Err(LabError::Arguments("redis-server is not on the PATH".to_owned())),
         }
     }
+    for text in &options.peers {
+        let peer = peer(text)?;
+        if servers.iter().any(|own| own.name == peer.name) {
+            return Err(LabError::Arguments(format!("--peer {text}: {} is there twice", peer.name)));
+        }
+        servers.push(peer);
+    }
     Ok(servers)
+}
+
+/// The peer that `NAME=COMMAND` describes. Spaces part the words of a command.
+fn peer(text: &str) -> Result<Subject> {
+    let refused = |why: String| LabError::Arguments(format!("--peer {text}: {why}"));
+    let (name, command) =
+        text.split_once('=').ok_or_else(|| refused("NAME=COMMAND is expected".to_owned()))?;
+    if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return Err(refused("a name has letters, digits and -".to_owned()));
+    }
+    if Product::ALL.iter().any(|product| product.name() == name) {
+        return Err(refused(format!("the name {name} is taken")));
+    }
+    let mut words = command.split_whitespace().map(str::to_owned);
+    let program = words.next().ok_or_else(|| refused("a command is expected".to_owned()))?;
+    // A name with a slash is a path, of which the PATH says nothing.
+    let is_path = program.contains('/');
+    let found = if is_path { Some(program.clone().into()) } else { on_path(&program) };
+    let binary = found.filter(|path: &PathBuf| path.is_file());
+    let binary = binary.ok_or_else(|| match is_path {
+        true => refused(format!("there is no file {program}")),
+        false => refused(format!("{program} is not on the PATH")),
+    })?;
+    Ok(Subject { name: name.to_owned(), product: Product::RedisServer, binary, arguments: words.collect() })
 }
 
 /// A program in the directory of this one.
@@ -273,4 +339,37 @@ pub fn program_beside(name: &str) -> Result<PathBuf> {
 pub fn on_path(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     let paths = std::env::var_os("PATH")?;
     std::env::split_paths(&paths).map(|dir| dir.join(Path::new(name.as_ref()))).find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_peer_is_a_name_a_program_and_its_arguments() {
+        let found = peer("valkey-9=/bin/sh --io-threads  1").unwrap();
+        assert_eq!((found.name.as_str(), found.product), ("valkey-9", Product::RedisServer));
+        assert_eq!(found.arguments, ["--io-threads", "1"]);
+        assert!(found.is_peer() && found.binary == Path::new("/bin/sh"));
+        assert!(peer("b=sh").unwrap().binary.is_absolute());
+    }
+
+    #[test]
+    fn a_peer_that_cannot_be_is_refused_with_the_reason() {
+        for (text, why) in [
+            ("valkey", "NAME=COMMAND is expected"),
+            ("=sh", "a name has letters, digits and -"),
+            ("a b=sh", "a name has letters, digits and -"),
+            ("tarn=sh", "the name tarn is taken"),
+            ("redis-server=sh", "the name redis-server is taken"),
+            ("a= ", "a command is expected"),
+            ("a=no-such-program-anywhere", "no-such-program-anywhere is not on the PATH"),
+            ("a=/no/such/file", "there is no file /no/such/file"),
+            ("a=/", "there is no file /"),
+        ] {
+            let error = peer(text).unwrap_err().to_string();
+            assert_eq!(error, format!("--peer {text}: {why}"));
+        }
+    }
 }

@@ -62,6 +62,88 @@ fn throughput_runs_small() {
 }
 
 #[test]
+fn families_are_measured_beside_a_peer() {
+    let Some(redis) = on_path("redis-server") else {
+        println!("there is no redis-server on the PATH");
+        return;
+    };
+    let peer = format!("other={} --io-threads 1", redis.display());
+    let more = ["--seconds", "0.05", "--only", "families", "--families", "multi,del,get", "--peer", &peer];
+    let runs = runs("throughput", &more);
+    let cases = |server: &str| {
+        let own = runs.iter().filter(|run| run["server"] == server);
+        own.map(|run| run["case"].as_str().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(cases("other").len(), 9, "{:?}", cases("other"));
+    assert_eq!(cases("other"), cases("redis-server"));
+    assert!(cases("other").contains(&"families: MULTI of 5 SET pipeline 64"));
+    let version = |server: &str| &runs.iter().find(|run| run["server"] == server).unwrap()["version"];
+    assert_eq!(version("other"), version("redis-server"));
+    let rates = runs.iter().filter_map(|run| run["figures"]["requests_per_s"].as_f64());
+    assert!(rates.sum::<f64>() > 0.0);
+}
+
+/// The error of a command line.
+fn error_of(words: &[&str]) -> String {
+    let words = [&["tarn-lab"], words].concat();
+    tarn_lab::execute(LabCli::parse_from(words)).unwrap_err().to_string()
+}
+
+#[test]
+fn peers_that_cannot_be_are_refused() {
+    let run = |peers: &[&str]| {
+        // Any file will do for ours: nothing is started.
+        let words = [&["run", "throughput", "--quick", "--servers", "tarn", "--tarn", "/bin/sh"], peers];
+        error_of(&words.concat())
+    };
+    let twice = run(&["--peer", "a=sh", "--peer", "a=sh"]);
+    assert_eq!(twice, "--peer a=sh: a is there twice");
+    assert_eq!(
+        run(&["--peer", "a=no-such-program"]),
+        "--peer a=no-such-program: no-such-program is not on the PATH"
+    );
+    let fixed = error_of(&["run", "store", "--quick", "--peer", "a=sh"]);
+    assert_eq!(fixed, "store compares variants of its own: it has no --peer");
+}
+
+#[test]
+fn two_builds_are_compared_and_held_against_the_limit() {
+    let Some(tarn) = std::env::var_os("TARN_BINARY") else {
+        println!("there is no server to try: no TARN_BINARY");
+        return;
+    };
+    let tarn = tarn.to_string_lossy();
+    let dir = tempfile::tempdir().unwrap();
+    let compare = |limit: &str| {
+        let json = dir.path().join(limit).join("runs.jsonl");
+        let (dir_text, json_text) = (text(dir.path()), text(&json));
+        let mut words = vec!["tarn-lab", "compare", &tarn, &tarn, "--quick", "--families", "set"];
+        words.extend(["--dir", &dir_text, "--json", &json_text, "--limit", limit]);
+        let conclusion = tarn_lab::execute(LabCli::parse_from(words)).unwrap();
+        let page = std::fs::read_to_string(json.with_extension("html")).unwrap();
+        assert!(page.contains("Two builds of Tarn"));
+        let lines = std::fs::read_to_string(&json).unwrap();
+        let runs = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let servers: Vec<_> =
+            runs.filter(|run| run["case"] != "goal").map(|run| run["server"].clone()).collect();
+        assert_eq!(servers, ["A", "B", "A", "B", "A", "B"]);
+        conclusion
+    };
+    assert_eq!(compare("1000"), Conclusion { goals_missed: 0, broken: 0, strict: true });
+    assert!(compare("0.001").goals_missed > 0);
+}
+
+#[test]
+fn a_comparison_of_nothing_is_refused() {
+    let missing = error_of(&["compare", "--quick", "/bin/sh", "no-such-revision"]);
+    assert!(missing.starts_with("no-such-revision is neither a file nor a revision: "), "{missing}");
+    let own = error_of(&["compare", "/bin/sh", "/bin/sh", "--servers", "tarn"]);
+    assert!(own.ends_with("its servers are A and B"), "{own}");
+    let limit = error_of(&["compare", "/bin/sh", "/bin/sh", "--limit", "0"]);
+    assert_eq!(limit, "--limit is a ratio above 0");
+}
+
+#[test]
 fn durability_runs_small() {
     for run in runs("durability", &["--kills", "2"]) {
         assert_eq!(run["figures"]["kills"], 2);

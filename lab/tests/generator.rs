@@ -137,6 +137,23 @@ fn so_many_requests_are_sent_as_were_asked_for() {
 }
 
 #[test]
+fn joined_requests_count_as_one() {
+    let came = Arc::new(AtomicU64::new(0));
+    let seen = came.clone();
+    let address = server(move |requests, stream| {
+        seen.fetch_add(requests as u64, Relaxed);
+        stream.write_all(&b"+PONG\r\n".repeat(requests))
+    });
+    let three = Request::joined(&[(); 3].map(|()| Request::new(&[Arg::Text("PING")])));
+    let mix = Mix::of(three, Keys::new(KeyChoice::Sequential, 1));
+    let group = Group { name: "pings", connections: 1, pace: Pace::Closed { pipeline: 4 }, mix };
+    let result = Load::new(address, vec![group], Until::Requests(10), 1).run(|_| ()).unwrap();
+    assert_eq!((result.groups[0].requests, came.load(Relaxed)), (10, 30));
+    // Each batch has a latency: two of four requests, one of two.
+    assert_eq!(result.groups[0].latency_ns.len(), 3);
+}
+
+#[test]
 fn error_replies_fail_the_run() {
     let address = server(|requests, stream| stream.write_all(&b"-ERR not today\r\n".repeat(requests)));
     let result = ping(address, Pace::Closed { pipeline: 2 }, Until::Requests(10)).unwrap();

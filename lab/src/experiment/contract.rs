@@ -308,11 +308,20 @@ fn html_of_lines<E: Experiment>(results: &Results<Value, Value>) -> (List, Rows,
     let lines: Vec<Value> = results.lines.iter().map(Line::value).collect();
     let list = List::parse(E::FIGURES);
     let rows = list.rows(E::rows_of_lines(&lines));
-    let facts = results.facts(&results.lines.iter().collect::<Vec<_>>());
-    let verdict = format!("{} measurements, {} different ones.", lines.len(), rows.all.len());
-    let remarks = Vec::new();
-    let html = Page { experiment: E::NAME, list: &list, rows: &rows, facts, remarks, verdict }.html();
+    let html = page_of_lines(E::NAME, &list, &rows, results);
     (list, rows, html)
+}
+
+/// The page of lines.
+pub(crate) fn page_of_lines(
+    experiment: &str,
+    list: &List,
+    rows: &Rows,
+    results: &Results<Value, Value>,
+) -> String {
+    let facts = results.facts(&results.lines.iter().collect::<Vec<_>>());
+    let verdict = format!("{} measurements, {} different ones.", results.lines.len(), rows.all.len());
+    Page { experiment, list, rows, facts, remarks: Vec::new(), verdict }.html()
 }
 
 /// The scale that is wanted, or that of the newest result.
@@ -491,7 +500,8 @@ pub mod check {
         use crate::snapshots::Snapshots;
 
         recorded! {
-            throughput: of::throughput::Throughput, false, ["without a log", "everysec", "always", "workers"];
+            throughput: of::throughput::Throughput, false, ["without a log", "families, pipeline 16",
+                "everysec", "always", "workers", "everysec: server µs/request"];
             memory: of::memory::RecordMemory, false, ["YCSB", "short strings"];
             recovery: of::recovery::Recovery, false, ["strings of 16 B", "hashes of 1 KB"];
             durability: of::durability::Durability, false, ["the longest time of a restart"];

@@ -17,7 +17,7 @@ use super::contract::{Cell, Experiment, Measured};
 use crate::error::Result;
 use crate::load::{Arg, KeyChoice, Keys, Mix, Request};
 use crate::report::{Report, Run};
-use crate::server::{Persistence, Product};
+use crate::server::{Persistence, Product, Subject};
 use crate::setting::{self, Contender, Setting};
 use crate::ycsb;
 
@@ -97,8 +97,8 @@ impl Experiment for RecordMemory {
     fn measure(&mut self, case: &Case, report: &mut Report) -> Result<Option<Measured<()>>> {
         let setting = &self.setting;
         for kind in kinds(setting).into_iter().filter(|kind| kind.name == case.kind) {
-            for &(product, _) in &setting.servers {
-                measure(setting, report, &kind, product, case.persistence)?;
+            for subject in &setting.servers {
+                measure(setting, report, &kind, subject, case.persistence)?;
             }
         }
         Ok(None)
@@ -110,15 +110,16 @@ fn measure(
     setting: &Setting,
     report: &mut Report,
     kind: &Kind,
-    product: Product,
+    subject: &Subject,
     persistence: Persistence,
 ) -> Result<()> {
-    let (mut plan, dir) = setting.plan(product, persistence)?;
-    let overwrites = product == Product::Tarn && persistence == Persistence::Everysec && kind.name == STRINGS;
+    let (mut plan, dir) = setting.plan_of(subject, persistence)?;
+    let overwrites =
+        subject.product == Product::Tarn && persistence == Persistence::Everysec && kind.name == STRINGS;
     plan.compacts = overwrites;
-    let contender = setting.contender(product.name(), plan, dir)?;
+    let contender = setting.contender(&subject.name, plan, dir)?;
     let empty = contender.server.memory()?;
-    let what = format!("load {} into {}", kind.name, product.name());
+    let what = format!("load {} into {}", kind.name, subject.name);
     let mix = Mix::in_order(kind.request.clone(), kind.records);
     setting::fill(&contender.server, &what, kind.records, mix, setting.seed)?;
     if !setting.options.quick {
@@ -129,7 +130,7 @@ fn measure(
     let raw_all = (kind.all_bytes * kind.records) as f64;
     report.run(Run {
         case: kind.name,
-        server: product.name(),
+        server: &subject.name,
         version: &contender.version,
         repeat: 1,
         parameters: json!({

@@ -19,13 +19,13 @@ pub(super) struct Begun {
 /// A non-blocking connection.
 ///
 /// Times are nanoseconds since the start of the load. In a closed loop a batch is one entry of `begun`; in an
-/// open loop each request is. Invariant: the entries of `begun` stand for `awaited` requests in all.
+/// open loop each request is. Invariant: the entries of `begun` stand for `awaited` replies in all.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
     /// The group of the load that it belongs to.
     pub(super) group: usize,
-    /// Requests that were sent, or are in `out`, and not answered yet.
+    /// Replies to the requests that were sent, or are in `out`, that have not come yet.
     pub(super) awaited: u32,
     /// The intended starts of the requests that are not answered yet, oldest first.
     pub(super) begun: VecDeque<Begun>,

@@ -41,7 +41,7 @@ pub struct Group {
     pub connections: usize,
     /// The pace of their requests.
     pub pace: Pace,
-    /// The requests that they send.
+    /// The requests that they send. Those of several replies are for a closed loop without a tally.
     pub mix: Mix,
 }
 

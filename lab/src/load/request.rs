@@ -59,6 +59,8 @@ pub struct Request {
     template: Vec<u8>,
     /// Where arguments that change begin and end.
     slots: Vec<(usize, usize, Arg)>,
+    /// Replies that it gets.
+    replies: u32,
     is_tallied: bool,
 }
 
@@ -100,7 +102,19 @@ impl Request {
             end += 2;
         }
         debug_assert_eq!(end, template.len(), "the walk over the arguments covers the template");
-        Request { template, slots, is_tallied: false }
+        Request { template, slots, replies: 1, is_tallied: false }
+    }
+
+    /// Several requests that are sent together, and count as one when all of their replies are there.
+    pub fn joined(parts: &[Request]) -> Request {
+        let mut whole = Request { template: Vec::new(), slots: Vec::new(), replies: 0, is_tallied: false };
+        for part in parts {
+            let start = whole.template.len();
+            whole.template.extend_from_slice(&part.template);
+            whole.slots.extend(part.slots.iter().map(|&(from, to, own)| (start + from, start + to, own)));
+            whole.replies += part.replies;
+        }
+        whole
     }
 
     /// The same request, counted by key in the tally of a load that keeps one.
@@ -169,10 +183,22 @@ impl Mix {
         Mix::of(request, Keys::new(KeyChoice::Sequential, keys))
     }
 
-    /// Several requests, each with its weight.
+    /// Several requests, each with its weight. REQUIRES: all get the same number of replies.
     pub fn weighted(parts: &[(u64, Request)], keys: Keys) -> Mix {
         assert!(parts.iter().map(|part| part.0).sum::<u64>() > 0, "a mix has a part with a weight");
+        let same = parts.iter().all(|(_, own)| own.replies == parts[0].1.replies);
+        assert!(same, "requests of a mix are counted by their replies");
         Mix { requests: parts.to_vec(), keys }
+    }
+
+    /// Replies that each of its requests gets.
+    pub(super) fn replies(&self) -> u32 {
+        self.requests[0].1.replies
+    }
+
+    /// True if it keeps a tally.
+    pub(super) fn is_tallied(&self) -> bool {
+        self.requests.iter().any(|(_, own)| own.is_tallied)
     }
 }
 
@@ -239,6 +265,20 @@ mod tests {
         let mut expected = Vec::new();
         encode_command(&mut expected, &[&b"HSET"[..], b"user00011", b"field0", &value]);
         assert_eq!(String::from_utf8_lossy(&out), String::from_utf8_lossy(&expected));
+    }
+
+    #[test]
+    fn joined_requests_are_one_after_the_other() {
+        let set = Request::new(&[Arg::Text("SET"), Arg::Key { prefix: "k", digits: 2, scattered: false }]);
+        let parts = [Request::new(&[Arg::Text("MULTI")]), set.clone(), set];
+        let mix = Mix::in_order(Request::joined(&parts), 10);
+        assert_eq!(mix.replies(), 3);
+        let mut source = Source::new(mix, 1);
+        let mut out = Vec::new();
+        (0..2).for_each(|_| _ = source.append(&mut out));
+        let of =
+            |key| format!("*1\r\n$5\r\nMULTI\r\n{0}{0}", format!("*2\r\n$3\r\nSET\r\n$3\r\nk0{key}\r\n"));
+        assert_eq!(String::from_utf8_lossy(&out), of(0) + &of(1));
     }
 
     #[test]

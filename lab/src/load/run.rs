@@ -43,6 +43,8 @@ struct Worker {
     name: &'static str,
     pace: Pace,
     source: Source,
+    /// Replies that each request gets.
+    replies_each: u32,
     /// Requests that may still be sent (closed loops).
     left: u64,
     /// The time when the next request is due, and the time between two (open loops), in ns.
@@ -54,7 +56,8 @@ struct Worker {
     first: usize,
     count: usize,
     turn: usize,
-    requests: u64,
+    /// Replies within the measured time.
+    replies: u64,
     latency_ns: Histogram<u64>,
 }
 
@@ -179,9 +182,13 @@ impl Runner {
                 Pace::Open { rate } | Pace::Beats { rate, .. } => 1e9 / rate,
                 Pace::Closed { .. } => f64::INFINITY,
             };
+            let replies_each = group.mix.replies();
+            let is_simple = matches!(group.pace, Pace::Closed { .. }) && !group.mix.is_tallied();
+            assert!(replies_each == 1 || is_simple, "only a closed loop without a tally joins requests");
             runner.workers.push(Worker {
                 name: group.name,
                 pace: group.pace,
+                replies_each,
                 source: Source::new(group.mix.clone(), load.seed.wrapping_add(index as u64)),
                 left: if let Until::Requests(limit) = load.until { limit } else { u64::MAX },
                 due: if interval.is_finite() { 0.0 } else { f64::INFINITY },
@@ -190,7 +197,7 @@ impl Runner {
                 first,
                 count: group.connections,
                 turn: 0,
-                requests: 0,
+                replies: 0,
                 latency_ns: histogram(),
             });
         }
@@ -277,7 +284,7 @@ impl Runner {
             let key = worker.source.append(&mut connection.out);
             note_sent(&mut self.tally, connection, key);
         }
-        connection.awaited += batch;
+        connection.awaited += batch * worker.replies_each;
         connection.begun.push_back(Begun { due: now_ns, sent: now_ns });
         self.flush(index)
     }
@@ -345,7 +352,7 @@ impl Runner {
         }
         let worker = &mut self.workers[connection.group];
         if self.measuring {
-            worker.requests += u64::from(ended);
+            worker.replies += u64::from(ended);
         }
         // In a closed loop a batch is one entry, and has ended when all of its replies are there.
         let (entries, requests) = match worker.pace {
@@ -375,10 +382,10 @@ impl Runner {
             let mine = || connections.iter().filter(move |connection| connection.group == index);
             GroupResult {
                 name: worker.name,
-                requests: worker.requests,
+                requests: worker.replies / u64::from(worker.replies_each),
                 errors: mine().map(|connection| connection.replies.errors).sum(),
                 first_error: mine().find_map(|connection| connection.replies.first_error.clone()),
-                rate: worker.requests as f64 / seconds,
+                rate: worker.replies as f64 / f64::from(worker.replies_each) / seconds,
                 latency_ns: worker.latency_ns,
             }
         });

@@ -122,7 +122,8 @@ pub(crate) struct Table {
     pub part: String,
     #[serde(rename = "where")]
     pub conditions: Where,
-    /// Head, expression or template, and perhaps a format.
+    /// Head, expression or template, and perhaps a format. `@*` makes a column for each key of the part,
+    /// which takes the place of `*` in the head too.
     pub columns: Vec<Vec<String>>,
 }
 

@@ -13,6 +13,8 @@
     const text = dark.matches ? '#e4e6ea' : '#1b1d21';
     const isTime = chart.kind === 'time';
     const isStacked = chart.kind === 'stacked';
+    // Names that do not fit side by side would be left out.
+    const isCrowded = isStacked || (chart.kind === 'bar' && chart.labels.length > 8);
     const grid = { splitLine: { lineStyle: { color: '#8884' } }, nameTextStyle: { color: text } };
     const series = chart.series.map((own, place) => ({
       name: own.name,
@@ -44,7 +46,7 @@
       xAxis: {
         ...grid, type: isTime ? 'value' : 'category', data: isTime ? undefined : chart.labels, name: chart.x,
         nameLocation: 'middle', nameGap: 24,
-        axisLabel: isStacked ? { color: text, interval: 0, fontSize: 10, rotate: 30 } : { color: text },
+        axisLabel: isCrowded ? { color: text, interval: 0, fontSize: 10, rotate: 30 } : { color: text },
         max: isTime ? 'dataMax' : undefined,
       },
       yAxis: {

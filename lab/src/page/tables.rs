@@ -1,6 +1,6 @@
 //! The tables of a list, its targets, and the printed numbers beside ours.
 
-use super::list::{List, Printed, Table};
+use super::list::{List, Printed, Table, Where};
 use super::rows::{Fault, Row, Rows, shown, text_of};
 use crate::report::{Bound, Goal};
 
@@ -16,17 +16,37 @@ pub(crate) struct Grid {
 /// The rows of a table that were measured. `part` is that of its section.
 pub(super) fn grid(rows: &Rows, part: &str, table: &Table) -> Grid {
     let part = if table.part.is_empty() { part } else { &table.part };
+    let columns = columns(rows, part, table);
     let text = |row: &_, column: &Vec<String>| match &column[1..] {
         [template] if template.contains('{') => rows.fill(row, template),
         [expression, format @ ..] => rows.text(row, expression, format.first().map_or("", String::as_str)),
         [] => String::new(),
     };
     let or_dash = |text: String| if text.is_empty() { "–".to_owned() } else { text };
-    let row = |row| table.columns.iter().map(|column| or_dash(text(row, column))).collect();
+    let row = |row| columns.iter().map(|column| or_dash(text(row, column))).collect();
     Grid {
-        heads: table.columns.iter().map(|column| column[0].clone()).collect(),
+        heads: columns.iter().map(|column| column[0].clone()).collect(),
         rows: rows.wanted(part, &table.conditions).into_iter().map(row).collect(),
     }
+}
+
+/// The columns of a table. One with `@*` is a column for each key of the part, which stands for every `*`.
+fn columns(rows: &Rows, part: &str, table: &Table) -> Vec<Vec<String>> {
+    let mut keys: Vec<String> = Vec::new();
+    for row in rows.wanted(part, &Where::default()) {
+        let key = text_of(row, &rows.pair);
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    let of = |column: &Vec<String>| {
+        if !column.iter().any(|text| text.contains("@*")) {
+            return vec![column.clone()];
+        }
+        let with = |key: &String| column.iter().map(|text| text.replace('*', key)).collect();
+        keys.iter().map(with).collect()
+    };
+    table.columns.iter().flat_map(of).collect()
 }
 
 /// Judges the targets; those that were not measured are left out.
@@ -98,4 +118,31 @@ pub(super) fn measured(list: &List, rows: &Rows, printed: &Printed) -> String {
     names.dedup();
     let each = |name: &String| format!("{name} {}", one(&|row| text_of(row, &printed.each) == *name));
     if names.is_empty() { one(&|_| false) } else { names.iter().map(each).collect::<Vec<_>>().join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_column_for_each_key_of_the_part_is_found_without_its_name() {
+        let row = |part: &str, server: &str, case: &str, us: f64| {
+            let row = json!({ "part": part, "server": server, "case": case, "us": us });
+            row.as_object().unwrap().clone()
+        };
+        let all = vec![
+            row("a", "tarn", "get", 1.0),
+            row("a", "peer", "get", 2.0),
+            row("a", "tarn", "set", 3.0),
+            row("b", "other", "set", 4.0),
+        ];
+        let rows =
+            Rows { all, same: vec!["case".to_owned(), "server".to_owned()], pair: "server".to_owned() };
+        let text = "columns = [['case', 'case'], ['* µs', 'us@*', '1']]\nwhere = { server = 'tarn' }";
+        let grid = grid(&rows, "a", &toml::from_str(text).unwrap());
+        assert_eq!(grid.heads, ["case", "tarn µs", "peer µs"]);
+        assert_eq!(grid.rows, [["get", "1.0", "2.0"], ["set", "3.0", "–"]]);
+    }
 }

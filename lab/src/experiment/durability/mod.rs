@@ -26,7 +26,7 @@ use super::contract::{Cell, Experiment, Measured};
 use crate::error::{IoContext, LabError, Result};
 use crate::power::{PowerDisk, is_available};
 use crate::report::{Report, Run};
-use crate::server::{Persistence, Plan, Product};
+use crate::server::{Persistence, Plan, Product, Subject};
 use crate::setting::Setting;
 use campaign::{Orders, Outcome};
 
@@ -68,14 +68,14 @@ pub struct Options {
 /// A server, the mode of its log and the number of its directories.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Case {
-    product: Product,
+    server: String,
     mode: Persistence,
     dirs: usize,
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}, {} dirs", self.product.name(), self.mode.name(), self.dirs)
+        write!(f, "{} {}, {} dirs", self.server, self.mode.name(), self.dirs)
     }
 }
 
@@ -114,10 +114,11 @@ impl Experiment for Durability {
             (named, _) => named,
         };
         let mut cases = Vec::new();
-        for &(product, _) in setting.servers.iter().filter(|(own, _)| named || *own == Product::Tarn) {
+        let is_tarn = |subject: &Subject| subject.product == Product::Tarn;
+        for subject in setting.servers.iter().filter(|own| named || own.is_peer() || is_tarn(own)) {
             for &mode in &own.modes {
-                let dirs = dirs.iter().filter(|&&dirs| product == Product::Tarn || dirs == 1);
-                cases.extend(dirs.map(|&dirs| Case { product, mode, dirs }));
+                let dirs = dirs.iter().filter(|&&dirs| is_tarn(subject) || dirs == 1);
+                cases.extend(dirs.map(|&dirs| Case { server: subject.name.clone(), mode, dirs }));
             }
         }
         Ok(cases)
@@ -138,12 +139,13 @@ impl Experiment for Durability {
 }
 
 fn campaign(setting: &Setting, options: &Options, report: &mut Report, case: &Case) -> Result<Outcome> {
-    let Case { product, mode, dirs } = *case;
-    let (mut plan, dir) = setting.plan(product, mode)?;
+    let &Case { ref server, mode, dirs } = case;
+    let subject = setting.subject(server)?;
+    let (mut plan, dir) = setting.plan_of(subject, mode)?;
     let mut power = options.power.then(|| mount(&mut plan, options, setting.seed)).transpose()?;
     plan.cores = Vec::new();
     plan.threads = 2;
-    if product == Product::Tarn {
+    if subject.product == Product::Tarn {
         // Small files, compacted as soon as some of their records are obsolete.
         plan.compacts = true;
         let directives = [("log-file-size", "65536"), ("log-compaction-min-size", "0")];
@@ -176,7 +178,7 @@ fn campaign(setting: &Setting, options: &Options, report: &mut Report, case: &Ca
     }
     report.run(Run {
         case: &format!("{} with {dirs} directories", mode.name()),
-        server: product.name(),
+        server,
         version: &outcome.version,
         repeat: 1,
         parameters: json!({

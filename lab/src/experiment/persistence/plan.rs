@@ -28,7 +28,7 @@ pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
         let Cell { part, model, memory, .. } = &cell;
         if is_asked(&own.only, part) && is_asked(&own.models, model) && is_asked(&own.memory, memory) {
             let servers = setting.servers.iter();
-            cells.extend(servers.map(|(product, _)| Cell { is_tarn: *product == Product::Tarn, ..cell }));
+            cells.extend(servers.map(|own| Cell { is_tarn: own.product == Product::Tarn, ..cell }));
         }
     };
     let base = Cell {

@@ -20,7 +20,7 @@ use crate::interrupt::wait_for;
 use crate::load::Mix;
 use crate::process;
 use crate::report::{Report, Run};
-use crate::server::{Info, Persistence, Plan, Product, Server};
+use crate::server::{Info, Persistence, Plan, Product, Server, Subject};
 use crate::setting::{self, Setting, is_asked};
 use kinds::{Kind, kinds};
 use tarn_resp::client;
@@ -52,7 +52,6 @@ enum Data {
 
 /// A server that was filled and stopped, and its restarts.
 struct Trial {
-    product: Product,
     data: Data,
     version: String,
     plan: Plan,
@@ -60,11 +59,9 @@ struct Trial {
 }
 
 impl Trial {
-    fn label(&self) -> &'static str {
-        match (self.product, self.data) {
-            (Product::RedisServer, Data::Rdb) => "redis-server, RDB",
-            (product, _) => product.name(),
-        }
+    fn label(&self) -> String {
+        let name = &self.plan.subject.name;
+        if self.data == Data::Rdb { format!("{name}, RDB") } else { name.clone() }
     }
 }
 
@@ -92,10 +89,10 @@ impl Experiment for Recovery {
         let (setting, kinds) = (&self.setting, kinds(&self.setting));
         let kind = kinds.iter().find(|kind| kind.name == name).expect("the plan has names of kinds");
         let mut trials = Vec::new();
-        for &(product, _) in &setting.servers {
-            trials.push(fill(setting, kind, product, Data::Log)?);
-            if product == Product::RedisServer && !kind.is_cold() {
-                trials.push(fill(setting, kind, product, Data::Rdb)?);
+        for subject in &setting.servers {
+            trials.push(fill(setting, kind, subject, Data::Log)?);
+            if subject.product == Product::RedisServer && !kind.is_cold() {
+                trials.push(fill(setting, kind, subject, Data::Rdb)?);
             }
         }
         for repeat in 1..=setting.repeats() {
@@ -108,20 +105,20 @@ impl Experiment for Recovery {
 }
 
 /// Fills a server and stops it.
-fn fill(setting: &Setting, kind: &Kind, product: Product, data: Data) -> Result<Trial> {
+fn fill(setting: &Setting, kind: &Kind, subject: &Subject, data: Data) -> Result<Trial> {
     let persistence = if data == Data::Log { Persistence::Everysec } else { Persistence::None };
-    let (mut plan, dir) = setting.plan(product, persistence)?;
+    let (mut plan, dir) = setting.plan_of(subject, persistence)?;
     plan.cores = Vec::new();
     plan.threads = process::cores_allowed().len();
     let server = plan.start()?;
     let version = server.version()?;
-    let trial = Trial { product, data, version, plan, dir };
+    let trial = Trial { data, version, plan, dir };
     let what = format!("load {} into {}", kind.name, trial.label());
     let mix = Mix::in_order(kind.request.clone(), kind.records);
     setting::fill(&server, &what, kind.records, mix, setting.seed)?;
     match data {
         Data::Rdb => _ = server.client()?.call(&["SAVE"])?,
-        Data::Log if product == Product::RedisServer && !kind.is_cold() => rewrite_log(&server)?,
+        Data::Log if subject.product == Product::RedisServer && !kind.is_cold() => rewrite_log(&server)?,
         Data::Log => {}
     }
     server.stop()?;
@@ -156,7 +153,7 @@ fn restart(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, tri
         device_bytes_per_s = bytes as f64 / time.as_secs_f64();
         forgotten = Some(device::forget(&files)?);
         // Forgetting may have affected the executable, which is not to be measured.
-        device::read_through(std::slice::from_ref(&plan.binary))?;
+        device::read_through(std::slice::from_ref(&plan.subject.binary))?;
     }
     let machine_before = process::machine_cpu_time()?;
     let mut server = plan.launch()?;
@@ -178,7 +175,7 @@ fn restart(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, tri
         "records": kind.records, "cold": kind.is_cold(), "threads": plan.threads,
         "file_system": setting.file_system, "persistence": plan.persistence.name(),
     });
-    let (server, version) = (trial.label(), &trial.version);
+    let (server, version) = (&trial.label(), &trial.version);
     report.run(Run { case: kind.name, server, version, repeat, parameters, figures })
 }
 

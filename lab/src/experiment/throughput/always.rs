@@ -17,6 +17,8 @@ use crate::setting::{Contender, Setting};
 
 /// Connections that write, when there are no readers.
 const WRITERS_ALONE: usize = 64;
+/// The longer pipeline of these.
+const PIPELINE: u32 = 16;
 /// Connections that write while others read.
 const WRITERS: usize = 8;
 /// Connections that read.
@@ -33,24 +35,28 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     load_keys(setting, &contenders, keys)?;
     let uniform = || Keys::new(KeyChoice::Uniform, keys);
     let closed =
-        |name, connections, mix| Group { name, connections, pace: Pace::Closed { pipeline: 1 }, mix };
+        |name, connections, pipeline, mix| Group { name, connections, pace: Pace::Closed { pipeline }, mix };
     let mut hold = |case: &str, contenders: &[Contender], groups: &[Group]| {
         let of = |name: &str| -> usize {
             groups.iter().filter(|group| group.name == name).map(|group| group.connections).sum()
         };
+        let pipeline = if let Pace::Closed { pipeline } = groups[0].pace { pipeline } else { 1 };
         let parameters = json!({
-            "persistence": "always", "keys": keys, "key_bytes": 16, "value_bytes": 64, "pipeline": 1,
+            "persistence": "always", "keys": keys, "key_bytes": 16, "value_bytes": 64, "pipeline": pipeline,
             "writers": of("writers"), "readers": of("readers"),
             "file_system": setting.file_system, "device_flushes_per_s": flushes,
         });
         contest::hold(setting, report, case, &parameters, contenders, groups)
     };
 
-    let writers = closed("writers", WRITERS_ALONE, Mix::of(set(), uniform()));
-    hold(&format!("always: SET of {WRITERS_ALONE} clients"), &contenders, &[writers])?;
+    let case = format!("always: SET of {WRITERS_ALONE} clients");
+    for (case, pipeline) in [(case.clone(), 1), (format!("{case} pipeline {PIPELINE}"), PIPELINE)] {
+        let writers = closed("writers", WRITERS_ALONE, pipeline, Mix::of(set(), uniform()));
+        hold(&case, &contenders, &[writers])?;
+    }
 
-    let readers = closed("readers", READERS, Mix::of(get(), uniform()));
-    let writers = closed("writers", WRITERS, Mix::of(set(), uniform()));
+    let readers = closed("readers", READERS, 1, Mix::of(get(), uniform()));
+    let writers = closed("writers", WRITERS, 1, Mix::of(set(), uniform()));
     let case = format!("always: GET of {READERS} clients");
     let alone = hold(&case, &contenders, slice::from_ref(&readers))?;
     hold(&format!("{case}, SET of {WRITERS}"), &contenders, &[readers.clone(), writers.clone()])?;

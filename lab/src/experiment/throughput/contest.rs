@@ -10,6 +10,9 @@ use crate::process::Pinned;
 use crate::report::{Report, Run, median};
 use crate::setting::{Contender, Setting, progress};
 
+/// The length of a measurement in seconds unless another is wished.
+const USUAL_S: f64 = 5.0;
+
 /// Runs the load on each contender by turns, as often as the setting says. Returns the requests a second of
 /// the first group, for each contender the median.
 pub(super) fn hold(
@@ -20,8 +23,21 @@ pub(super) fn hold(
     contenders: &[Contender],
     groups: &[Group],
 ) -> Result<Vec<f64>> {
+    hold_for(setting, report, case, parameters, contenders, groups, USUAL_S)
+}
+
+/// The same, for so many seconds each unless another time is wished.
+pub(super) fn hold_for(
+    setting: &Setting,
+    report: &mut Report,
+    case: &str,
+    parameters: &Value,
+    contenders: &[Contender],
+    groups: &[Group],
+    usual_s: f64,
+) -> Result<Vec<f64>> {
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
-    let measured = setting.time(0.3, 5.0);
+    let measured = setting.time(0.3, usual_s);
     let until = Until::Time { warmup: measured / 5, measured };
     let time_ms = (measured / 5 + measured).as_millis() as u64;
     let bar = progress(u64::from(setting.repeats()) * contenders.len() as u64 * time_ms, case);

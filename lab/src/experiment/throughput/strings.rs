@@ -88,10 +88,10 @@ pub(super) fn plain(setting: &Setting, report: &mut Report) -> Result<()> {
 pub(super) fn everysec(setting: &Setting, report: &mut Report) -> Result<()> {
     let keys = setting.scaled(KEYS);
     let mut contenders = Vec::new();
-    for &(product, _) in &setting.servers {
+    for subject in &setting.servers {
         for persistence in [Persistence::Everysec, Persistence::None] {
-            let (plan, dir) = setting.plan(product, persistence)?;
-            let label = format!("{} {}", product.name(), persistence.name());
+            let (plan, dir) = setting.plan_of(subject, persistence)?;
+            let label = format!("{} {}", subject.name, persistence.name());
             contenders.push(setting.contender(&label, plan, dir)?);
         }
     }

@@ -33,14 +33,14 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// Measures all references that are installed; reports those that are not.
 pub(super) fn measure(setting: &Setting, cell: &Cell, report: &mut Report) -> Result<Figures> {
     let mut references = Vec::new();
-    for &(product, _) in &setting.servers {
-        let (mut plan, _dir) = setting.plan(product, Persistence::None)?;
-        if product == Product::Tarn {
+    for subject in &setting.servers {
+        let (mut plan, _dir) = setting.plan_of(subject, Persistence::None)?;
+        if subject.product == Product::Tarn {
             plan.sql_port = server::free_port()?;
         }
         let server = plan.start()?;
         fill(&server, cell, setting.seed)?;
-        match product {
+        match subject.product {
             Product::Tarn => tarn(setting, &server, cell, report, &mut references)?,
             Product::RedisServer => redis(setting, &server, cell, &mut references)?,
         }

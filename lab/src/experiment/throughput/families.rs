@@ -1,0 +1,206 @@
+//! A case for each family of commands, without a log: the processor time that a request costs the server.
+//!
+//! Each family finds a server with its own data only, so that its figures do not depend on which other
+//! families are measured.
+
+use serde_json::json;
+
+use super::contest;
+use super::strings::{CLIENTS, KEY, KEYS, VALUE, clients, get, set};
+use crate::error::Result;
+use crate::load::{Arg, KeyChoice, Keys, Mix, Request};
+use crate::report::Report;
+use crate::setting::{Contender, Setting, fill, is_asked};
+
+/// The length of a measurement in seconds unless another is wished: there are many.
+const USUAL_S: f64 = 2.0;
+/// Keys of all families but SET and GET of 64 bytes, and fields of the large hash.
+const RECORDS: u64 = 100_000;
+/// Fields of a small hash.
+const FIELDS: u64 = 8;
+const FIELD_NAMES: [&str; FIELDS as usize] =
+    ["field0", "field1", "field2", "field3", "field4", "field5", "field6", "field7"];
+/// Elements of the list that grows and shrinks: so many that chance does not empty it.
+const LENGTH: u64 = 10_000;
+/// Lists whose elements are read, and elements of each.
+const LISTS: u64 = 1_000;
+const RANGE: usize = 100;
+/// Sets and sorted sets, and members of each.
+const SETS: u64 = 100;
+const MEMBERS: u64 = 1_000;
+/// Keys of an MSET.
+const MSET_KEYS: usize = 10;
+/// SETs of a transaction.
+const TRANSACTION: usize = 5;
+
+const ELEMENT: Arg = Arg::Value(16);
+const LONG: Arg = Arg::Value(1024);
+const HASH: Arg = Arg::Key { prefix: "hash:", digits: 8, scattered: false };
+const LIST: Arg = Arg::Key { prefix: "list:", digits: 8, scattered: false };
+const SET: Arg = Arg::Key { prefix: "set:", digits: 8, scattered: false };
+const SORTED_SET: Arg = Arg::Key { prefix: "board:", digits: 8, scattered: false };
+const SCORE: Arg = Arg::Number { prefix: "", digits: 7, below: 10_000_000 };
+/// From 10,000 to 19,999: no key expires while it is measured.
+const SECONDS: Arg = Arg::Number { prefix: "1", digits: 4, below: 10_000 };
+
+named! {
+    /// The families of commands.
+    pub enum Family {
+        /// A field of a hash of 8 fields.
+        Hset = "hset",
+        /// A field of one hash of 100,000 fields, at scale 1.
+        HsetLarge = "hset-large",
+        /// A hash of 8 fields.
+        Hgetall = "hgetall",
+        /// Elements that come and go at the two ends of a list.
+        Lpush = "lpush",
+        /// The 100 elements of a list.
+        Lrange = "lrange",
+        /// A counter.
+        Incr = "incr",
+        /// Ten values of 64 bytes.
+        Mset = "mset",
+        /// A member of a set of 1,000.
+        Sadd = "sadd",
+        /// A member of a sorted set of 1,000.
+        Zadd = "zadd",
+        /// Keys that come and go.
+        Del = "del",
+        /// An expiry.
+        Expire = "expire",
+        /// A transaction of five SETs. MULTI, SETs and EXEC are one request.
+        Multi = "multi",
+        /// A value of 64 bytes is written.
+        Set = "set",
+        /// A value of 64 bytes is read.
+        Get = "get",
+        /// A value of 1,024 bytes is written, at pipeline 16.
+        SetLong = "set-1024",
+        /// A value of 1,024 bytes is read, at pipeline 16.
+        GetLong = "get-1024",
+    }
+}
+
+/// The requests of a family.
+struct Case {
+    name: &'static str,
+    /// The requests that make the data, and their number.
+    data: (u64, Mix),
+    mix: Mix,
+    pipelines: &'static [u32],
+}
+
+/// A request of these arguments, the first of them its name.
+fn request(name: &'static str, arguments: &[Arg]) -> Request {
+    Request::new(&[&[Arg::Text(name)], arguments].concat())
+}
+
+impl Family {
+    /// The requests, at the scale of the setting.
+    fn case(self, setting: &Setting) -> Case {
+        let records = setting.scaled(RECORDS);
+        let count = if matches!(self, Family::Set | Family::Get) { setting.scaled(KEYS) } else { records };
+        let of = |request, count| Mix::of(request, Keys::new(KeyChoice::Uniform, count));
+        let halves = |one, two| Mix::weighted(&[(1, one), (1, two)], Keys::new(KeyChoice::Uniform, count));
+        let case = |name, load: Request, loads, mix| Case {
+            name,
+            data: (loads, Mix::in_order(load, loads)),
+            mix,
+            pipelines: &[1, 16, 64],
+        };
+        let any_key = Arg::Number { prefix: "key:", digits: 12, below: records };
+        let sets = request("SET", &[any_key, VALUE]);
+        match self {
+            Family::Hset | Family::Hgetall => {
+                let mut fields = vec![HASH];
+                FIELD_NAMES.iter().for_each(|name| fields.extend([Arg::Text(name), ELEMENT]));
+                let field = Arg::Number { prefix: "field", digits: 1, below: FIELDS };
+                let (name, own) = match self {
+                    Family::Hset => ("HSET, hash of 8", request("HSET", &[HASH, field, ELEMENT])),
+                    _ => ("HGETALL of 8", request("HGETALL", &[HASH])),
+                };
+                case(name, request("HSET", &fields), records, of(own, records))
+            }
+            Family::HsetLarge => {
+                let field = Arg::Key { prefix: "field:", digits: 8, scattered: false };
+                let own = request("HSET", &[Arg::Text("large"), field, ELEMENT]);
+                case("HSET, large hash", own.clone(), records, of(own, records))
+            }
+            Family::Lpush => {
+                let list = Arg::Text("list");
+                let push = request("LPUSH", &[list, ELEMENT]);
+                let mix = halves(push.clone(), request("RPOP", &[list]));
+                case("LPUSH 50 % RPOP 50 %", push, setting.scaled(LENGTH), mix)
+            }
+            Family::Lrange => {
+                let lists = setting.scaled(LISTS);
+                let all = request("RPUSH", &[&[LIST][..], &[ELEMENT; RANGE]].concat());
+                let own = request("LRANGE", &[LIST, Arg::Text("0"), Arg::Text("-1")]);
+                case("LRANGE of 100", all, lists, of(own, lists))
+            }
+            Family::Incr => {
+                let own = request("INCR", &[KEY]);
+                case("INCR", own.clone(), records, of(own, records))
+            }
+            Family::Mset => {
+                let own = request("MSET", &[any_key, VALUE].repeat(MSET_KEYS));
+                case("MSET of 10", set(), records, of(own, 1))
+            }
+            Family::Sadd | Family::Zadd => {
+                let member = Arg::Number { prefix: "member:", digits: 6, below: MEMBERS };
+                let (name, own) = match self {
+                    Family::Sadd => ("SADD", request("SADD", &[SET, member])),
+                    _ => ("ZADD", request("ZADD", &[SORTED_SET, SCORE, member])),
+                };
+                // Members are drawn, so some repeat: one and a half times as many leave most of them there.
+                let adds = setting.scaled(SETS * MEMBERS * 3 / 2);
+                let data = (adds, Mix::in_order(own.clone(), SETS));
+                Case { data, ..case(name, own.clone(), 1, of(own, SETS)) }
+            }
+            Family::Del => case("SET 50 % DEL 50 %", set(), records, halves(set(), request("DEL", &[KEY]))),
+            Family::Expire => case("EXPIRE", set(), records, of(request("EXPIRE", &[KEY, SECONDS]), records)),
+            Family::Multi => {
+                let ends = ["MULTI", "EXEC"].map(|name| request(name, &[]));
+                let all = [&ends[..1], &vec![sets; TRANSACTION], &ends[1..]].concat();
+                case("MULTI of 5 SET", set(), records, of(Request::joined(&all), 1))
+            }
+            Family::Set => case("SET", set(), count, of(set(), count)),
+            Family::Get => case("GET", set(), count, of(get(), count)),
+            Family::SetLong | Family::GetLong => {
+                let long = request("SET", &[KEY, LONG]);
+                let (name, own) = match self {
+                    Family::SetLong => ("SET of 1 024 bytes", long.clone()),
+                    _ => ("GET of 1 024 bytes", get()),
+                };
+                Case { pipelines: &[16], ..case(name, long, records, of(own, records)) }
+            }
+        }
+    }
+}
+
+/// Measures the families that are asked for, of none all, on servers that run, by turns.
+pub(crate) fn run(
+    setting: &Setting,
+    report: &mut Report,
+    asked: &[Family],
+    contenders: &[Contender],
+) -> Result<()> {
+    for family in Family::ALL.into_iter().filter(|family| is_asked(asked, family)) {
+        let Case { name, data: (requests, data), mix, pipelines } = family.case(setting);
+        for contender in contenders {
+            contender.server.client()?.call(&["FLUSHALL"])?;
+            let what = format!("load {} for {name}", contender.label);
+            fill(&contender.server, &what, requests, data.clone(), setting.seed)?;
+        }
+        for &pipeline in pipelines {
+            let case = format!("families: {name} pipeline {pipeline}");
+            let parameters = json!({
+                "persistence": "none", "clients": CLIENTS, "pipeline": pipeline, "family": family,
+                "request": name, "loaded_with": requests,
+            });
+            let groups = [clients(pipeline, mix.clone())];
+            contest::hold_for(setting, report, &case, &parameters, contenders, &groups, USUAL_S)?;
+        }
+    }
+    Ok(())
+}
