@@ -90,8 +90,8 @@ mod measured {
 
     /// Threads that are known at one time; the latches of others have no known holder.
     const THREADS: usize = 256;
-    /// Names of threads; those that come later have none.
-    const NAMES_MAX: usize = 128;
+    /// Names of threads; those that come later have none. Each unit test is a thread with a name of its own.
+    const NAMES_MAX: usize = if cfg!(test) { 4096 } else { 128 };
     /// The name of a thread that has none of its own.
     const UNNAMED: &str = "another-thread";
 
