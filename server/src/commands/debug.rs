@@ -68,7 +68,7 @@ pub(super) const COMMANDS: &[Command] = &[row(
     sub(
         "steps-from",
         3,
-        "Sets the number of elements above which a command runs in steps; 0: all do, in steps as short as can be.",
+        "Sets the number of elements above which commands run in steps; 0: in the shortest.",
         steps_from,
     ),
 ])];

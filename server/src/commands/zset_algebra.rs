@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn members_are_ordered_by_score_then_bytes() {
-        let mut members = vec![(&b"b"[..], 1.0), (b"a", 1.0), (b"c", f64::NEG_INFINITY), (b"d", 0.5)];
+        let mut members = [(&b"b"[..], 1.0), (b"a", 1.0), (b"c", f64::NEG_INFINITY), (b"d", 0.5)];
         members.sort_by(by_score);
         let names: Vec<&[u8]> = members.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, [b"c", b"d", b"a", b"b"]);

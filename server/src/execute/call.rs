@@ -128,7 +128,7 @@ pub(crate) fn note_rest(
     now: UnixMs,
     failed: bool,
 ) {
-    let Some((command, slot, args, took)) = rest.call() else { return };
+    let Some((flags, slot, args, took)) = rest.call() else { return };
     let counter = &server.stats.workers[worker].commands[slot];
     let nanos = took.as_nanos() as u64;
     add(&counter.nanos, nanos);
@@ -136,7 +136,7 @@ pub(crate) fn note_rest(
         counter.latencies.note(nanos, 1);
     }
     let slow_us = server.live.slow_us();
-    if slow_us >= 0 && took.as_micros() >= slow_us as u128 && !command.flags.has(Flags::SKIP_SLOWLOG) {
+    if slow_us >= 0 && took.as_micros() >= slow_us as u128 && !flags.has(Flags::SKIP_SLOWLOG) {
         note_slow(server, client, args, now, took);
     }
     add(&counter.failed, u64::from(failed));

@@ -26,7 +26,7 @@ use tarn_engine::record::Lsn;
 use tarn_resp::{Args, OwnedArgs, Protocol, Writer};
 
 use crate::error::CommandError;
-use crate::execute::command::Command;
+use crate::execute::spec::Flags;
 
 /// The time of a step, after which other connections are served.
 pub(crate) const STEP: Duration = Duration::from_micros(200);
@@ -45,7 +45,7 @@ pub(crate) const CAPACITY_MAX: usize = 1 << 22;
 /// The pace of a command, and the reply so far.
 pub(crate) struct Steps {
     protocol: Protocol,
-    /// What may be done until the clock is looked at.
+    /// Work until the clock is looked at.
     left: Cell<usize>,
     /// The end of this step, and the bytes of its reply that end it; `None`: there is one step for all.
     ends: Cell<Option<(Instant, usize)>>,
@@ -157,8 +157,8 @@ pub struct Rest {
     future: Pin<Box<dyn Future<Output = Result<(), CommandError>>>>,
     /// The time that it has run.
     took: Duration,
-    /// The command, its place in the table and its arguments.
-    call: Option<(&'static Command, usize, OwnedArgs)>,
+    /// The flags of the command, its place in the table and its arguments.
+    call: Option<(Flags, usize, OwnedArgs)>,
     /// It has replied nothing yet, and what it gathers for that takes memory.
     gathers: bool,
     /// The client does not want the reply (`CLIENT REPLY`).
@@ -166,7 +166,7 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// What `run` does with the pace and the reply that it is given. `gathers`: it may take memory before it
+    /// The future that `run` makes of the pace and the reply. `gathers`: it may take memory before it
     /// replies.
     pub(crate) fn new<F>(
         protocol: Protocol,
@@ -183,13 +183,13 @@ impl Rest {
     }
 
     /// Notes whose rest it is.
-    pub(crate) fn is_of(&mut self, command: &'static Command, slot: usize, args: Args<'_>) {
-        self.call = Some((command, slot, args.to_owned()));
+    pub(crate) fn is_of(&mut self, flags: Flags, slot: usize, args: Args<'_>) {
+        self.call = Some((flags, slot, args.to_owned()));
     }
 
-    /// The command, its place in the table and its arguments, and the time of its steps so far.
-    pub(crate) fn call(&self) -> Option<(&'static Command, usize, Args<'_>, Duration)> {
-        self.call.as_ref().map(|(command, slot, args)| (*command, *slot, args.as_args(), self.took))
+    /// The flags of the command, its place in the table, its arguments, and the time of its steps so far.
+    pub(crate) fn call(&self) -> Option<(Flags, usize, Args<'_>, Duration)> {
+        self.call.as_ref().map(|(flags, slot, args)| (*flags, *slot, args.as_args(), self.took))
     }
 
     /// The newest change that the part of the reply from here on reveals, told once.

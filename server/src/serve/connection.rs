@@ -25,6 +25,7 @@ use tarn_resp::{Args, OwnedArgs, RequestDecoder};
 use tokio::io::ReadBuf;
 
 use crate::config::AppendFsync;
+use crate::error::CommandError;
 use crate::execute::blocking::{self, BlockRequest, Waiter};
 use crate::execute::call::note_rest;
 use crate::execute::client::{After, Client};
@@ -214,16 +215,7 @@ impl Connection {
                         }
                     }
                     Ran::Postponed | Ran::Paused => {
-                        if matches!(ran, Ran::Postponed) {
-                            self.note_held();
-                            // What waits for something else lets the others go first.
-                            self.give_up_turn();
-                        } else if self.client.turn.is_none() {
-                            let handle = self.client.handle.clone();
-                            self.client.turn = Some(self.worker.server.pause.take_turn(handle));
-                            self.held_since = None;
-                        }
-                        self.client.handle.info.lock().blocked = true;
+                        self.note_held(&ran);
                         let is_there = self.wait_to_go_on().await?;
                         if self.client.handle.is_killed() {
                             return Ok(End::Killed);
@@ -348,15 +340,24 @@ impl Connection {
         self.client.turn.is_none_or(|turn| self.worker.server.pause.is_turn(turn))
     }
 
-    /// Notes since when the request is held back, if that is for the log's room or for the gate.
-    fn note_held(&mut self) {
-        let cause = match self.client.waits_for_gate {
-            Some(_) => Some(Cause::Gate),
-            None => (!self.worker.server.has_room()).then_some(Cause::LogSpace),
-        };
-        if cause.is_some() && self.held_since.map(|(held, _)| held) != cause {
-            self.held_since = cause.map(|cause| (cause, Instant::now()));
+    /// Notes why the request is held back, and since when if that is for the log's room or for the gate.
+    fn note_held(&mut self, ran: &Ran) {
+        if matches!(ran, Ran::Postponed) {
+            let cause = match self.client.waits_for_gate {
+                Some(_) => Some(Cause::Gate),
+                None => (!self.worker.server.has_room()).then_some(Cause::LogSpace),
+            };
+            if cause.is_some() && self.held_since.map(|(held, _)| held) != cause {
+                self.held_since = cause.map(|cause| (cause, Instant::now()));
+            }
+            // What waits for something else lets the others go first.
+            self.give_up_turn();
+        } else if self.client.turn.is_none() {
+            let handle = self.client.handle.clone();
+            self.client.turn = Some(self.worker.server.pause.take_turn(handle));
+            self.held_since = None;
         }
+        self.client.handle.info.lock().blocked = true;
     }
 
     fn give_up_turn(&mut self) {
@@ -575,18 +576,7 @@ impl Connection {
             }
             // One step of all connections between two looks at the sockets.
             let _alone = worker.stepping.lock().await;
-            let output = self.output.clone();
-            let mut outbox = output.outbox();
-            let start = outbox.buffer().len();
-            let outcome = worker.step(|| rest.step(outbox.buffer(), room));
-            self.hold_until_durable(&mut outbox, start, rest.take_seen());
-            if let Some(Err(error)) = &outcome {
-                worker.server.stats.note_error(error);
-                if !rest.is_unwanted {
-                    Writer::new(outbox.buffer(), self.client.protocol).error(error.to_string());
-                }
-            }
-            drop(outbox);
+            let outcome = self.run_step(&mut rest, room);
             self.note_active();
             self.note_buffers();
             alone = alone.filter(|_| rest.gathers());
@@ -600,6 +590,22 @@ impl Connection {
             worker.turn.note_written(began.elapsed());
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Runs one step. The outcome of the command, whose error has been written, if it was the last one.
+    fn run_step(&mut self, rest: &mut Rest, room: usize) -> Option<Result<(), CommandError>> {
+        let (worker, output) = (self.worker.clone(), self.output.clone());
+        let mut outbox = output.outbox();
+        let start = outbox.buffer().len();
+        let outcome = worker.step(|| rest.step(outbox.buffer(), room));
+        self.hold_until_durable(&mut outbox, start, rest.take_seen());
+        if let Some(Err(error)) = &outcome {
+            worker.server.stats.note_error(error);
+            if !rest.is_unwanted {
+                Writer::new(outbox.buffer(), self.client.protocol).error(error.to_string());
+            }
+        }
+        outcome
     }
 
     /// Waits until less than `room` bytes of replies wait. `Some` if the connection ends before.

@@ -187,8 +187,8 @@ fn nothing_is_told(mode: SyncMode, pace: Pace, hows: &[How]) {
     let Count { same, withheld, revealed } = count;
     let pairs = same + withheld + revealed.len();
     println!(
-        "{mode:?} {pace:?}: {} writes, {} reads, {pairs} pairs: {same} replies as before, {withheld} withheld, {} \
-         reveal a change",
+        "{mode:?} {pace:?}: {} writes, {} reads, {pairs} pairs: {same} replies as before, {withheld} \
+         withheld, {} reveal a change",
         WRITES.len(),
         READS.len() * hows.len() + WATCHED.len(),
         revealed.len()

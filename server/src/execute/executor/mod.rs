@@ -259,7 +259,7 @@ impl<'e> Executor<'e> {
         };
         call.finish(client, args, self.now, &result);
         if let After::Steps(rest) = &mut client.after {
-            rest.is_of(command, slot, args);
+            rest.is_of(command.flags, slot, args);
         }
         if result.is_ok() && command.flags.has_any(Flags::ADMIN.with(Flags::EXEC)) {
             // `CONFIG SET` may have changed whether the replies of this very batch wait.
