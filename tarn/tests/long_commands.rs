@@ -31,6 +31,8 @@ fn loaded(args: &[&str]) -> (Running, Connection) {
     load("MSET", |number| format!(" key:{number} v"));
     client.ask(&format!("SET a {}", "abcdefghij".repeat(60)));
     client.ask(&format!("SET b {}", "jihgfedcba".repeat(60)));
+    client.ask("SET short abc");
+    client.ask(&format!("SET broad {}", "xaybzc".repeat(5_000)));
     client.ask("SETRANGE giant 3000000 x");
     (running, client)
 }
@@ -45,6 +47,8 @@ const READS: &[&str] = &[
     "SRANDMEMBER s 10000",
     "SUNION s t",
     "SUNION s s nokey t",
+    "SINTER s t s t s",
+    "SDIFF s t t nokey",
     "SINTER s t",
     "SDIFF s t",
     "SINTERCARD 2 s t",
@@ -71,6 +75,9 @@ const READS: &[&str] = &[
     "SORT s",
     "LCS a b",
     "LCS a b LEN",
+    "LCS b giantless LEN",
+    "LCS short broad LEN",
+    "LCS broad short",
     "LCS a b IDX MINMATCHLEN 2 WITHMATCHLEN",
     "GET giant",
     "GETRANGE giant 5 2000000",
@@ -221,4 +228,60 @@ fn a_command_in_steps_is_counted_and_timed_as_one_call() {
     let slow = client.whole("SLOWLOG GET 10");
     assert_eq!(slow.matches("*[$SUNION $s $t]").count(), 1, "{slow}");
     assert_eq!(slow.matches("*[$SORT $s]").count(), 1, "{slow}");
+}
+
+#[test]
+fn keys_are_counted_as_found_once_however_their_commands_run() {
+    let (_running, mut client) = loaded(&["--threads", "1"]);
+    client.ask("SADD tiny a b");
+    for command in
+        ["SUNION tiny tiny nokey", "SUNION s t nokey", "ZINTER 3 z y nokey", "SINTERCARD 3 s t nokey"]
+    {
+        client.ask("CONFIG RESETSTAT");
+        client.whole(command);
+        let stats = client.ask("INFO stats");
+        assert!(stats.contains("keyspace_hits:2\r\nkeyspace_misses:1\r\n"), "{command}: {stats}");
+    }
+}
+
+#[test]
+fn gathered_members_count_as_output_and_are_limited_as_it_is() {
+    let (running, mut client) = loaded(&["--threads", "1"]);
+    client.ask("SADD one a");
+    let mut slow = standing_still(&running, &mut client, "SRANDMEMBER one -3000000");
+    let held = eventually(|| {
+        let list = client.ask("CLIENT LIST");
+        let line = list.lines().find(|line| line.contains("cmd=srandmember"))?.to_owned();
+        let held = line.split(' ').find_map(|field| field.strip_prefix("omem=")).unwrap();
+        held.parse::<usize>().ok().filter(|held| *held > 0)
+    });
+    assert!(held > 3_000_000 * 16, "{held} bytes");
+    assert_eq!(client.ask("CONFIG SET client-output-buffer-limit \"normal 20000000 0 0\""), "+OK");
+    for refused in ["SRANDMEMBER one -3000000", "SRANDMEMBER s -3000000"] {
+        let reply = client.whole(refused);
+        assert!(reply.starts_with("-ERR the reply would be longer"), "{reply:.100}");
+    }
+    assert_eq!(client.ask("CONFIG SET client-output-buffer-limit \"normal 100000 0 0\""), "+OK");
+    assert!(client.whole("KEYS *").starts_with("-ERR the reply would be longer"));
+    // What holds nothing is not limited: it waits for its client.
+    assert_eq!(client.whole("HGETALL h").matches("$field").count(), ELEMENTS);
+    let (mut line, mut lines) = (String::new(), 0);
+    while slow.0.read_line(&mut line).is_ok_and(|len| len > 0) && lines < 6_000_000 {
+        lines += 1;
+        line.clear();
+    }
+    assert_eq!(lines, 6_000_000);
+}
+
+#[test]
+fn a_view_of_keys_is_closed_before_its_client_reads() {
+    let (running, mut client) = loaded(&["--threads", "1"]);
+    for from in (0..60_000).step_by(20) {
+        let keys: String =
+            (from..from + 20).map(|number| format!(" {}:{number} v", "k".repeat(300))).collect();
+        client.ask(&format!("MSET{keys}"));
+    }
+    let _slow = standing_still(&running, &mut client, "KEYS *");
+    eventually(|| client.ask("INFO views").contains("views_open:0\r\n").then_some(()));
+    assert!(client.ask("CLIENT LIST").contains("cmd=keys"));
 }

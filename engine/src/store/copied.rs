@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::reaper::{Discarded, Reaper};
+use super::reaper::Reaper;
 use crate::table::Entry;
 
 /// An entry as it was when it was copied, whatever becomes of its key. A large value shares its nodes with
@@ -31,7 +31,7 @@ impl Deref for Copied {
 impl Drop for Copied {
     fn drop(&mut self) {
         if let Some(entry) = self.entry.take().filter(Entry::is_large) {
-            self.reaper.discard(Discarded::Copy(entry));
+            self.reaper.discard_copy(entry);
         }
     }
 }

@@ -76,6 +76,12 @@ impl Reaper {
         let _ = self.sender.send(discarded);
     }
 
+    /// Sends a copy that is read no more. It is not counted: writers free their own values when too many
+    /// wait.
+    pub(super) fn discard_copy(&self, entry: Entry) {
+        let _ = self.sender.send(Discarded::Copy(entry));
+    }
+
     /// Sends large values; a thread that meets a full queue frees its own.
     pub(super) fn discard_values(&self, garbage: Vec<Garbage>, validity: &Validity) {
         for value in garbage {
@@ -108,6 +114,7 @@ impl ReaperQueue {
     pub(crate) fn reap(self) {
         for item in self.discarded {
             let is_mark = matches!(item, Discarded::Mark(_));
+            let is_counted = !matches!(item, Discarded::Copy(_));
             match &item {
                 Discarded::Value(garbage) => {
                     garbage.for_each_lsn(&mut |lsn| self.validity.invalidate(&[lsn]));
@@ -117,8 +124,10 @@ impl ReaperQueue {
                 Discarded::Table(_) | Discarded::Indexes(_) | Discarded::Copy(_) | Discarded::View(_) => {}
             }
             drop(item);
-            self.freed.fetch_add(u64::from(!is_mark), Ordering::Relaxed);
-            self.pending.fetch_sub(1, Ordering::Relaxed);
+            if is_counted {
+                self.freed.fetch_add(u64::from(!is_mark), Ordering::Relaxed);
+                self.pending.fetch_sub(1, Ordering::Relaxed);
+            }
         }
     }
 }

@@ -56,6 +56,8 @@ pub struct View {
     from: u64,
     /// The positions to read in each database.
     positions: Range<u64>,
+    /// Whether its thread gives way between parts.
+    gives_way: bool,
 }
 
 impl View {
@@ -77,12 +79,17 @@ impl View {
     fn new(views: Arc<Views>, opened: Arc<Opened>) -> View {
         let db = usize::from(opened.options.db.unwrap_or(0));
         let positions = opened.options.positions();
-        View { views, opened, db, from: positions.start, positions }
+        View { views, opened, db, from: positions.start, positions, gives_way: true }
     }
 
     /// The newest change that it sees.
     pub fn cut(&self) -> Lsn {
         self.opened.cut
+    }
+
+    /// Keeps the processor between parts: for a thread that clients wait for.
+    pub fn keep_processor(&mut self) {
+        self.gives_way = false;
     }
 
     /// Its number, from 0, below [`VIEWS`](crate::table::VIEWS): its own while it is open.
@@ -163,8 +170,10 @@ impl View {
     ) -> Result<u64, Cancelled> {
         let table = &self.opened.tables[db as usize];
         let from = positions.start;
-        // While nothing is held.
-        give_way(self.views.clock());
+        if self.gives_way {
+            // While nothing is held.
+            give_way(self.views.clock());
+        }
         let held = self.opened.hold()?;
         // SAFETY: `held` keeps the view from being ended, so writers keep what they replace. Only this thread
         // passes these positions of a view that is read once, below; one that is pinned passes none.

@@ -8,7 +8,9 @@
 //!   b  0 0 1 2
 //! ```
 
-use tarn_engine::value::{StringRef, ValueRef};
+use tarn_engine::Entry;
+use tarn_engine::record::Kind;
+use tarn_engine::value::StringRef;
 use tarn_resp::{Args, Writer};
 
 use crate::error::CommandError;
@@ -18,9 +20,12 @@ use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
 use crate::execute::steps::{Steps, at_once};
 
-/// Cells of the table that take as long as an element of a collection, and their bytes.
+/// Cells of the table that take as long as an element of a collection.
 const CELLS: usize = 16;
+/// Their bytes.
 const CELLS_BYTES: usize = CELLS * size_of::<u32>();
+/// Cells between two looks at the time of a step.
+const CELLS_AT_ONCE: usize = 4096;
 
 /// The rows of this family.
 pub(super) const COMMANDS: &[Command] =
@@ -65,20 +70,19 @@ impl Options {
 fn lcs<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     const NO_STRINGS: CommandError = CommandError::text("ERR The specified keys must contain string values");
     const TOO_LARGE: &str = "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len";
-    let string = |key| match cx.entry(key).map(|entry| entry.value()) {
-        None => Ok(StringRef::default()),
-        Some(ValueRef::String(value)) => Ok(value),
-        Some(_) => Err(NO_STRINGS),
-    };
-    let (a, b) = (string(args.at(1))?, string(args.at(2))?);
+    let entry = |key| cx.entry_of(key, Kind::String).map_err(|_| NO_STRINGS);
+    let (a, b) = (entry(args.at(1))?, entry(args.at(2))?);
+    let entries = [a, b];
+    let [a, b] = entries.map(string_of);
     let options = Options::parse(args.tail(3))?;
     let table_bytes = (a.len() as u64 + 1) * (b.len() as u64 + 1) * 4;
     if table_bytes > cx.server.live.proto_max_bulk_len() {
         return Err(CommandError::text(TOO_LARGE));
     }
     if cx.is_long(table_bytes as usize / CELLS_BYTES, 0) {
-        let (a, b) = (a.to_bytes().into_owned(), b.to_bytes().into_owned());
-        cx.run_in_steps(async move |steps| {
+        let copies = entries.map(|entry| entry.map(|entry| cx.keys.copy(entry)));
+        cx.run_in_steps(usize::MAX, async move |steps| {
+            let [a, b] = [&copies[0], &copies[1]].map(|copy| string_of(copy.as_deref()).to_bytes());
             let found = Found::find(&steps, &a, &b, &options).await;
             steps.reply(|reply| found.write(reply, &options));
             Ok(())
@@ -88,6 +92,11 @@ fn lcs<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError>
     let (a, b) = (&a.to_bytes()[..], &b.to_bytes()[..]);
     at_once(async |steps| Found::find(steps, a, b, &options).await).write(&mut cx.reply, &options);
     Ok(())
+}
+
+/// The string of an entry; the empty one if there is none.
+fn string_of(entry: Option<&Entry>) -> StringRef<'_> {
+    entry.and_then(|entry| entry.value().bytes()).unwrap_or_default()
 }
 
 /// The answer to a request.
@@ -146,12 +155,14 @@ fn reply_ranges(reply: &mut Writer<'_>, options: &Options, runs: &[Run], len: u3
 async fn len(steps: &Steps, a: &[u8], b: &[u8]) -> u32 {
     let mut row = vec![0u32; b.len() + 1];
     for &byte in a {
-        steps.pass(row.len() / CELLS).await;
         let mut corner = 0;
-        for j in 1..row.len() {
-            let above = row[j];
-            row[j] = if byte == b[j - 1] { corner + 1 } else { above.max(row[j - 1]) };
-            corner = above;
+        for from in (1..row.len()).step_by(CELLS_AT_ONCE) {
+            steps.pass(CELLS_AT_ONCE.min(row.len()) / CELLS).await;
+            for j in from..row.len().min(from + CELLS_AT_ONCE) {
+                let above = row[j];
+                row[j] = if byte == b[j - 1] { corner + 1 } else { above.max(row[j - 1]) };
+                corner = above;
+            }
         }
     }
     row[b.len()]
@@ -178,10 +189,12 @@ impl<'s> Table<'s> {
         let width = b.len() + 1;
         let mut cells = vec![0u32; (a.len() + 1) * width];
         for (i, &byte) in a.iter().enumerate() {
-            steps.pass(width / CELLS).await;
             let (above, row) = cells[i * width..(i + 2) * width].split_at_mut(width);
-            for j in 1..width {
-                row[j] = if byte == b[j - 1] { above[j - 1] + 1 } else { above[j].max(row[j - 1]) };
+            for from in (1..width).step_by(CELLS_AT_ONCE) {
+                steps.pass(CELLS_AT_ONCE.min(width) / CELLS).await;
+                for j in from..width.min(from + CELLS_AT_ONCE) {
+                    row[j] = if byte == b[j - 1] { above[j - 1] + 1 } else { above[j].max(row[j - 1]) };
+                }
             }
         }
         Table { a, b, cells }

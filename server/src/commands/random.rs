@@ -164,7 +164,8 @@ fn reply_drawn(cx: &mut Context<'_, '_>, entry: &Entry, draw: Draw, whole: bool)
     let visited = if matches!(draw, Draw::Distinct(_)) { count.min(entry.count()) } else { count };
     if cx.runs_long([(entry, visited)].into_iter()) {
         let copy = cx.keys.copy(entry);
-        cx.run_in_steps(async move |steps| {
+        cx.run_in_steps(visited, async move |steps| {
+            steps.hold(visited * size_of::<Element<'_>>())?;
             let drawn = Urn(copy.value()).draw(&steps, draw).await;
             steps.reply(|reply| write_head(reply, drawn.len(), whole));
             steps.each(drawn.into_iter(), |reply, element| write_element(reply, element, whole)).await;

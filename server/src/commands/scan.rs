@@ -13,6 +13,9 @@ use crate::execute::spec::Flags;
 use crate::execute::steps::Steps;
 use crate::glob;
 
+/// The work of a part of a table besides its keys.
+const PART_WORK: usize = 8;
+
 const SWEEPS: Flags = Flags::READONLY.with(Flags::ALONE_IN_EXEC);
 
 /// The rows about keys.
@@ -83,7 +86,9 @@ fn keys<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
         && let Some(engine) = cx.server.store().map(|store| store.engine.clone())
     {
         let (db, pattern, now) = (cx.db, args.at(1).to_vec(), cx.now());
-        cx.run_in_steps(async move |steps| keys_in_steps(&steps, &engine, db, &pattern, now).await);
+        cx.run_in_steps(cx.keys.keys(cx.db), async move |steps| {
+            keys_in_steps(&steps, &engine, db, &pattern, now).await
+        });
         return Ok(());
     }
     let filter = Filter::by_name(args.at(1));
@@ -101,15 +106,30 @@ async fn keys_in_steps(
     pattern: &[u8],
     now: UnixMs,
 ) -> Result<(), CommandError> {
-    let options = ViewOptions { db: Some(db), ..ViewOptions::once("KEYS") };
-    let mut view = engine.open_view(options).map_err(|error| CommandError::owned(format!("ERR {error}")))?;
+    let (found, replies) = gather_keys(steps, engine, db, pattern, now).await?;
+    steps.reply(|reply| reply.array(found));
+    steps.each(replies.iter(), |reply, part| reply.raw(part)).await;
+    Ok(())
+}
+
+/// How many keys there are, and the keys as replies.
+async fn gather_keys(
+    steps: &Steps,
+    engine: &Engine,
+    db: u8,
+    pattern: &[u8],
+    now: UnixMs,
+) -> Result<(usize, Vec<Vec<u8>>), CommandError> {
+    let error = |text: String| CommandError::owned(format!("ERR {text}"));
+    let mut view =
+        engine.open_view(ViewOptions::once_of(db, "KEYS")).map_err(|refused| error(refused.to_string()))?;
+    view.keep_processor();
     steps.see(view.cut());
     let filter = Filter::by_name(pattern);
-    let (mut found, mut replies) = (0, vec![Vec::new()]);
+    let (mut found, mut replies) = (0, Vec::new());
     loop {
-        let mut part = Vec::new();
+        let (mut part, mut seen) = (Vec::new(), 0);
         let mut writer = Writer::new(&mut part, Protocol::Resp2);
-        let mut seen = 0;
         let step = view.step(&mut |entry: &Entry| {
             seen += 1;
             if !entry.is_expired(now) && filter.admits(entry) {
@@ -117,15 +137,13 @@ async fn keys_in_steps(
                 found += 1;
             }
         });
-        if step.map_err(|error| CommandError::owned(format!("ERR {error}")))?.is_none() {
-            break;
+        if step.map_err(|cancelled| error(cancelled.to_string()))?.is_none() {
+            return Ok((found, replies));
         }
+        steps.hold(part.capacity())?;
         replies.push(part);
-        steps.pass(seen).await;
+        steps.pass(PART_WORK + seen).await;
     }
-    steps.reply(|reply| reply.array(found));
-    steps.each(replies.iter(), |reply, part| reply.raw(part)).await;
-    Ok(())
 }
 
 fn scan<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {

@@ -10,7 +10,7 @@ use tarn_resp::Args;
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
-use crate::execute::context::{Context, Copies};
+use crate::execute::context::Context;
 use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
 use crate::execute::steps::{CAPACITY_MAX, LOOKED_UP, Steps, at_once};
@@ -62,17 +62,18 @@ enum Combine {
 /// Sets to combine; `None` for those that are missing.
 type Sets<'c> = SmallVec<[Option<SetRef<'c>>; 4]>;
 
-/// The sets at `keys`, all of which have to be sets or missing.
-fn sets_at<'c, 'k>(
+/// Their entries.
+type Entries<'c> = SmallVec<[Option<&'c Entry>; 4]>;
+
+/// The entries of `keys`, all of which have to be sets or missing.
+fn entries_at<'c, 'k>(
     cx: &Context<'c, '_>,
     keys: impl Iterator<Item = &'k [u8]>,
-) -> Result<Sets<'c>, CommandError> {
-    keys.map(|key| cx.set(key)).collect()
+) -> Result<Entries<'c>, CommandError> {
+    keys.map(|key| cx.entry_of(key, Kind::Set)).collect()
 }
 
-/// The sets of copies.
-fn sets_of(copies: &Copies) -> Sets<'_> {
-    let entries = copies.iter().map(Option::as_deref);
+fn sets_of<'e>(entries: impl Iterator<Item = Option<&'e Entry>>) -> Sets<'e> {
     let sets = entries.map(|entry| match entry.map(Entry::value) {
         Some(ValueRef::Set(set)) => Some(set),
         _ => None,
@@ -91,6 +92,18 @@ impl Combine {
     }
 }
 
+/// Whether any of the looks finds something.
+pub(super) async fn is_in(steps: &Steps, looks: impl Iterator<Item = bool>) -> bool {
+    steps.pass(1).await;
+    for found in looks {
+        if found {
+            return true;
+        }
+        steps.pass(LOOKED_UP).await;
+    }
+    false
+}
+
 async fn inter<'c>(steps: &Steps, sets: Sets<'c>, limit: usize) -> Vec<&'c [u8]> {
     let Some(mut sets) = sets.into_iter().collect::<Option<SmallVec<[SetRef<'_>; 4]>>>() else {
         return Vec::new();
@@ -99,13 +112,12 @@ async fn inter<'c>(steps: &Steps, sets: Sets<'c>, limit: usize) -> Vec<&'c [u8]>
     let Some((smallest, others)) = sets.split_first() else { return Vec::new() };
     let mut members = Vec::with_capacity(limit.min(smallest.len()).min(CAPACITY_MAX));
     for member in smallest.iter() {
-        if others.iter().all(|set| set.contains(member)) {
+        if !is_in(steps, others.iter().map(|set| !set.contains(member))).await {
             members.push(member);
             if members.len() == limit {
                 break;
             }
         }
-        steps.pass(1 + LOOKED_UP * others.len()).await;
     }
     members
 }
@@ -130,10 +142,9 @@ async fn diff<'c>(steps: &Steps, sets: &Sets<'c>) -> Vec<&'c [u8]> {
     let Some((Some(first), others)) = sets.split_first() else { return Vec::new() };
     let mut members = Vec::with_capacity(first.len().min(CAPACITY_MAX));
     for member in first.iter() {
-        if !others.iter().flatten().any(|set| set.contains(member)) {
+        if !is_in(steps, others.iter().flatten().map(|set| set.contains(member))).await {
             members.push(member);
         }
-        steps.pass(1 + LOOKED_UP * others.len()).await;
     }
     members
 }
@@ -151,16 +162,18 @@ fn sdiff<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
 }
 
 fn reply_with<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, combine: Combine) -> Result<(), CommandError> {
-    let sets = sets_at(cx, args.tail(1).iter())?;
-    if let Some(copies) = cx.copies_if_long(args.tail(1).iter()) {
-        cx.run_in_steps(async move |steps| {
-            let members = combine.members(&steps, sets_of(&copies), usize::MAX).await;
+    let entries = entries_at(cx, args.tail(1).iter())?;
+    if let Some(copies) = cx.copies_if_long(&entries) {
+        cx.run_in_steps(copies.elements(), async move |steps| {
+            let members = combine.members(&steps, sets_of(copies.entries()), usize::MAX).await;
+            steps.hold(size_of_val(&members[..]))?;
             steps.reply(|reply| reply.set(members.len()));
             steps.each(members.into_iter(), |reply, member| reply.bulk(member)).await;
             Ok(())
         });
         return Ok(());
     }
+    let sets = sets_of(entries.into_iter());
     let members = at_once(async |steps| combine.members(steps, sets, usize::MAX).await);
     cx.reply.set(members.len());
     members.iter().for_each(|member| cx.reply.bulk(member));
@@ -180,7 +193,7 @@ fn sdiffstore<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
 }
 
 fn store<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, combine: Combine) -> Result<(), CommandError> {
-    let sets = sets_at(cx, args.tail(2).iter())?;
+    let sets = sets_of(entries_at(cx, args.tail(2).iter())?.into_iter());
     let mut image = ImageBuilder::new(Kind::Set);
     for member in at_once(async |steps| combine.members(steps, sets, usize::MAX).await) {
         image.push_element(member);
@@ -215,15 +228,16 @@ fn sintercard<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
         limit = parse::count_or(value.ok_or(CommandError::Syntax)?, "ERR LIMIT can't be negative")?;
     }
     let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
-    let sets = sets_at(cx, args.tail(2).iter().take(keys))?;
-    if let Some(copies) = cx.copies_if_long(args.tail(2).iter().take(keys)) {
-        cx.run_in_steps(async move |steps| {
-            let members = inter(&steps, sets_of(&copies), limit).await;
+    let entries = entries_at(cx, args.tail(2).iter().take(keys))?;
+    if let Some(copies) = cx.copies_if_long(&entries) {
+        cx.run_in_steps(copies.elements(), async move |steps| {
+            let members = inter(&steps, sets_of(copies.entries()), limit).await;
             steps.reply(|reply| reply.integer(members.len() as i64));
             Ok(())
         });
         return Ok(());
     }
+    let sets = sets_of(entries.into_iter());
     let members = at_once(async |steps| inter(steps, sets, limit).await);
     cx.reply.integer(members.len() as i64);
     Ok(())

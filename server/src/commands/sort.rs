@@ -151,9 +151,10 @@ fn run<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, options: &Options<'a>) -> R
         && cx.runs_long([(entry, entry.count())].into_iter())
     {
         let (copy, args) = (cx.keys.copy(entry), args.to_owned());
-        cx.run_in_steps(async move |steps| {
+        cx.run_in_steps(entry.count(), async move |steps| {
             let options = Options::parse(args.as_args(), false)?;
             let elements = sorted(&steps, None, Some(copy.value()), &options).await?;
+            steps.hold(size_of_val(&elements[..]))?;
             let patterns = options.shown();
             steps.reply(|reply| reply.array(elements.len() * patterns.len()));
             let shown =

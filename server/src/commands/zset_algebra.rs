@@ -9,7 +9,7 @@ use tarn_engine::record::Kind;
 use tarn_engine::value::{ImageBuilder, SetRef, ValueRef, ZSetRef};
 use tarn_resp::Args;
 
-use super::set_algebra::store_image;
+use super::set_algebra::{is_in, store_image};
 use super::zsets::{stored, write_member, write_members, write_members_head};
 use crate::commands::decided::Decided;
 use crate::error::CommandError;
@@ -141,6 +141,8 @@ fn number_or_zero(score: f64) -> f64 {
 
 /// The operation, and the sources with their weights.
 struct Request<'c> {
+    /// Their entries.
+    entries: SmallVec<[Option<&'c Entry>; 4]>,
     sources: SmallVec<[(Source<'c>, f64); 4]>,
     aggregate: Aggregate,
     with_scores: bool,
@@ -175,10 +177,11 @@ impl<'c> Request<'c> {
         let rest = args.tail(at + 1);
         let count =
             usize::try_from(count).ok().filter(|count| *count <= rest.len()).ok_or(CommandError::Syntax)?;
-        let sources = rest.iter().take(count).map(|key| Ok((Source::of(cx.entry(key))?, 1.0)));
+        let entries: SmallVec<[_; 4]> = rest.iter().take(count).map(|key| cx.entry(key)).collect();
+        let sources = entries.iter().map(|entry| Ok((Source::of(*entry)?, 1.0)));
         let sources = sources.collect::<Result<_, CommandError>>()?;
         let mut request =
-            Request { sources, aggregate: Aggregate::Sum, with_scores: false, limit: usize::MAX };
+            Request { entries, sources, aggregate: Aggregate::Sum, with_scores: false, limit: usize::MAX };
         request.parse_options(rest.tail(count), combine, used)?;
         Ok(request)
     }
@@ -208,25 +211,19 @@ impl<'c> Request<'c> {
         Ok(())
     }
 
-    /// Copies of its sources, whose number stands at `at`, if it is to run in steps.
-    fn copies_if_long(&self, cx: &Context<'_, '_>, args: Args<'_>, at: usize) -> Option<Copies> {
-        cx.copies_if_long(args.tail(at + 1).iter().take(self.sources.len()))
-    }
-
     /// The same of the copies of its sources.
     fn of_copies(self, copies: &Copies) -> Request<'_> {
-        let entries = copies.iter().map(Option::as_deref);
-        let sources = entries.map(|entry| Source::of(entry).unwrap_or(Source::Missing));
+        let sources = copies.entries().map(|entry| Source::of(entry).unwrap_or(Source::Missing));
         let sources = sources.zip(self.sources.iter().map(|(_, weight)| *weight)).collect();
         let Request { aggregate, with_scores, limit, .. } = self;
-        Request { sources, aggregate, with_scores, limit }
+        Request { entries: SmallVec::new(), sources, aggregate, with_scores, limit }
     }
 
     /// The request without its sources, for who has copies of them.
     fn detached(&self) -> Request<'static> {
         let sources = self.sources.iter().map(|(_, weight)| (Source::Missing, *weight)).collect();
         let Request { aggregate, with_scores, limit, .. } = *self;
-        Request { sources, aggregate, with_scores, limit }
+        Request { entries: SmallVec::new(), sources, aggregate, with_scores, limit }
     }
 
     /// The members of the combination with their scores, in no particular order.
@@ -266,28 +263,31 @@ impl<'c> Request<'c> {
         let Some(((smallest, weight), others)) = self.sources.split_first() else { return Vec::new() };
         let mut members = Vec::with_capacity(self.limit.min(smallest.len()).min(CAPACITY_MAX));
         for (member, score) in smallest.members() {
-            let first = number_or_zero(weight * score);
-            let total = others.iter().try_fold(first, |total, (source, weight)| {
-                Some(self.aggregate.apply(total, weight * source.score(member)?))
+            let mut total = number_or_zero(weight * score);
+            let looks = others.iter().map(|(source, weight)| match source.score(member) {
+                Some(score) => {
+                    total = self.aggregate.apply(total, weight * score);
+                    false
+                }
+                None => true,
             });
-            members.extend(total.map(|total| (member, total)));
-            if members.len() == self.limit {
-                break;
+            if !is_in(steps, looks).await {
+                members.push((member, total));
+                if members.len() == self.limit {
+                    break;
+                }
             }
-            steps.pass(1 + LOOKED_UP * others.len()).await;
         }
         members
     }
 
     async fn diff(self, steps: &Steps) -> Vec<(&'c [u8], f64)> {
         let Some(((first, _), others)) = self.sources.split_first() else { return Vec::new() };
-        let elsewhere = |member: &[u8]| others.iter().any(|(source, _)| source.score(member).is_some());
         let mut members = Vec::with_capacity(first.len().min(CAPACITY_MAX));
         for (member, score) in first.members() {
-            if !elsewhere(member) {
+            if !is_in(steps, others.iter().map(|(source, _)| source.score(member).is_some())).await {
                 members.push((member, score));
             }
-            steps.pass(1 + LOOKED_UP * others.len()).await;
         }
         members
     }
@@ -325,10 +325,11 @@ fn reply_with<'a>(
 ) -> Result<(), CommandError> {
     let request = Request::parse(cx, args, 1, name, combine, Use::Reply)?;
     let with_scores = request.with_scores;
-    if let Some(copies) = request.copies_if_long(cx, args, 1) {
+    if let Some(copies) = cx.copies_if_long(&request.entries) {
         let request = request.detached();
-        cx.run_in_steps(async move |steps| {
+        cx.run_in_steps(copies.elements(), async move |steps| {
             let members = request.of_copies(&copies).sorted(&steps, combine).await;
+            steps.hold(size_of_val(&members[..]))?;
             steps.reply(|reply| write_members_head(reply, members.len(), with_scores));
             steps.each(members.into_iter(), |reply, member| write_member(reply, member, with_scores)).await;
             Ok(())
@@ -370,9 +371,9 @@ fn store<'a>(
 
 fn zintercard<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let request = Request::parse(cx, args, 1, "zintercard", Combine::Inter, Use::Count)?;
-    if let Some(copies) = request.copies_if_long(cx, args, 1) {
+    if let Some(copies) = cx.copies_if_long(&request.entries) {
         let request = request.detached();
-        cx.run_in_steps(async move |steps| {
+        cx.run_in_steps(copies.elements(), async move |steps| {
             let members = request.of_copies(&copies).combine(&steps, Combine::Inter).await;
             steps.reply(|reply| reply.integer(members.len() as i64));
             Ok(())

@@ -215,7 +215,7 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "normal 1073741824 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
             field!(client_output_buffer_limit),
         "CLASS HARD SOFT SECONDS: unread output that disconnects a client, at once or after seconds; a \
-         command whose reply alone is longer than HARD of 'normal' is refused, unless it runs in steps")
+         command whose reply alone is longer than HARD of 'normal' is refused, unless it can wait")
             .partly(unheeded_limits, NO_OTHER_CLASSES),
     Directive::run_time("client-query-buffer-limit", memory(1 << 20, BYTES_MAX), "1073741824",
         field!(client_query_buffer_limit_bytes),

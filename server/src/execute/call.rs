@@ -80,7 +80,7 @@ impl<'e> Call<'e> {
             counter.calls.store(calls, Ordering::Relaxed);
             return;
         }
-        if matches!(client.after, After::Steps(_)) {
+        if matches!(client.after, After::Steps(_)) && result.is_ok() {
             // Noted when the steps have run.
             return;
         }
@@ -120,14 +120,7 @@ fn note_slow(server: &Shared, client: &Client, args: Args<'_>, now: UnixMs, took
 }
 
 /// Notes the time of a call whose rest has run in steps, whether it was slow, and whether it failed.
-pub(crate) fn note_rest(
-    server: &Shared,
-    worker: usize,
-    client: &Client,
-    rest: &Rest,
-    now: UnixMs,
-    failed: bool,
-) {
+pub(crate) fn note_rest(server: &Shared, worker: usize, client: &Client, rest: &Rest, now: UnixMs) {
     let Some((flags, slot, args, took)) = rest.call() else { return };
     let counter = &server.stats.workers[worker].commands[slot];
     let nanos = took.as_nanos() as u64;
@@ -139,7 +132,7 @@ pub(crate) fn note_rest(
     if slow_us >= 0 && took.as_micros() >= slow_us as u128 && !flags.has(Flags::SKIP_SLOWLOG) {
         note_slow(server, client, args, now, took);
     }
-    add(&counter.failed, u64::from(failed));
+    add(&counter.failed, u64::from(rest.has_failed));
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! The context of a command: everything that it sees besides its arguments.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tarn_engine::Entry;
@@ -19,14 +20,32 @@ use crate::error::CommandError;
 use crate::execute::blocking::{AwaitedLog, BlockRequest, acknowledge};
 use crate::execute::client::{After, Client};
 use crate::execute::services::Services;
-use crate::execute::steps::{MUCH, Rest, STEP, Steps};
+use crate::execute::steps::{GATHERED_MIN, MUCH, Rest, STEP, Steps};
 
 /// Elements that are written between two looks at the time of a step, and about how many bytes.
 const PART_ELEMENTS: usize = 64;
 const PART_BYTES: usize = 16 << 10;
 
-/// Copies of entries; `None` for keys that are missing.
-pub(crate) type Copies = Vec<Option<Copied>>;
+/// Copies of the entries of keys, some of which may be missing, or come more than once.
+pub(crate) struct Copies {
+    copies: Vec<Copied>,
+    /// The place of each key's copy.
+    places: Vec<Option<usize>>,
+    /// Elements in all, those of a key that comes twice counted twice.
+    elements: usize,
+}
+
+impl Copies {
+    /// The entries; `None` for keys that are missing.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Option<&Entry>> {
+        self.places.iter().map(|place| place.map(|place| &*self.copies[place]))
+    }
+
+    /// Elements in all.
+    pub(crate) fn elements(&self) -> usize {
+        self.elements
+    }
+}
 
 /// The surroundings of one run of a command.
 ///
@@ -144,7 +163,7 @@ impl<'c, 'a> Context<'c, 'a> {
             return self.reply_part(string, range);
         }
         let copy = self.keys.copy(entry);
-        self.reply_in_steps(async move |steps| {
+        self.run_in_steps(0, async move |steps| {
             let Some(string) = copy.value().bytes() else { return Ok(()) };
             steps.reply(|reply| reply.raw(format!("${}\r\n", range.len()).as_bytes()));
             steps.each(string.pieces(range), |reply, piece| reply.raw(piece)).await;
@@ -239,49 +258,49 @@ impl<'c, 'a> Context<'c, 'a> {
         self.is_long(elements, bytes)
     }
 
-    /// Copies of the entries of these keys, if a command that goes through all of them is to run in steps.
-    pub(crate) fn copies_if_long<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) -> Option<Copies> {
-        let entries = keys.map(|key| self.entry(key));
-        if !self.runs_long(entries.clone().flatten().map(|entry| (entry, entry.count()))) {
+    /// Copies of these entries, if a command that goes through all of them is to run in steps.
+    pub(crate) fn copies_if_long(&self, entries: &[Option<&Entry>]) -> Option<Copies> {
+        let there = entries.iter().flatten();
+        if !self.runs_long(there.clone().map(|entry| (*entry, entry.count()))) {
             return None;
         }
-        Some(entries.map(|entry| entry.map(|entry| self.keys.copy(entry))).collect())
+        let elements = there.map(|entry| entry.count()).sum();
+        let mut copies = Vec::new();
+        let mut known = HashMap::new();
+        let mut place = |entry: &Entry| {
+            *known.entry(std::ptr::from_ref(entry).addr()).or_insert_with(|| {
+                copies.push(self.keys.copy(entry));
+                copies.len() - 1
+            })
+        };
+        let places = entries.iter().map(|entry| entry.map(&mut place)).collect();
+        Some(Copies { copies, places, elements })
     }
 
     /// Whether a command that goes through so many elements, or bytes, is to run in steps. One within a
     /// transaction does not, nor one that runs in the stead of a client that waits.
     #[inline]
     pub fn is_long(&self, elements: usize, bytes: usize) -> bool {
-        (elements > self.server.steps_from.load(Ordering::Relaxed) || bytes > MUCH)
+        (elements > self.server.steps_from.load(Relaxed) || bytes > MUCH)
             && !self.client.denies_waiting
             && !self.client.waits
     }
 
     /// Lets the client wait until the rest of its command has run, in steps without a latch: what has been
-    /// replied so far is followed by what `run` replies. The rest reads copies of the keys. What it gathers
-    /// before it replies may take memory in proportion to them.
-    pub(crate) fn run_in_steps<F>(&mut self, run: impl FnOnce(Rc<Steps>) -> F)
+    /// replied so far is followed by what `run` replies. The rest reads copies of the keys. Before it replies
+    /// it gathers about so many elements.
+    pub(crate) fn run_in_steps<F>(&mut self, gathered: usize, run: impl FnOnce(Rc<Steps>) -> F)
     where
         F: Future<Output = Result<(), CommandError>> + 'static,
     {
-        self.go_on(true, run);
-    }
-
-    /// As `run_in_steps`, where `run` gathers nothing.
-    fn reply_in_steps<F>(&mut self, run: impl FnOnce(Rc<Steps>) -> F)
-    where
-        F: Future<Output = Result<(), CommandError>> + 'static,
-    {
-        self.go_on(false, run);
-    }
-
-    fn go_on<F>(&mut self, gathers: bool, run: impl FnOnce(Rc<Steps>) -> F)
-    where
-        F: Future<Output = Result<(), CommandError>> + 'static,
-    {
-        let is_test = self.server.steps_from.load(Ordering::Relaxed) == 0;
+        let is_test = self.server.steps_from.load(Relaxed) == 0;
         let step = if is_test { Duration::ZERO } else { STEP };
-        let rest = Rest::new(self.reply.protocol(), step, gathers, run);
+        let gathers = gathered > if is_test { 0 } else { GATHERED_MIN };
+        let held_max = match self.server.live.output_limit_bytes() {
+            0 => usize::MAX,
+            limit => limit,
+        };
+        let rest = Rest::new(self.reply.protocol(), step, gathers, held_max, run);
         self.client.after = After::Steps(Box::new(rest));
     }
 
@@ -297,14 +316,19 @@ impl<'c, 'a> Context<'c, 'a> {
             return write(&mut self.reply, entry.value(), range);
         }
         let copy = self.keys.copy(entry);
-        let bytes = (entry.bytes_about() / entry.count().max(1)).max(1);
-        let part = (PART_BYTES / bytes).clamp(1, PART_ELEMENTS);
-        self.reply_in_steps(async move |steps| {
-            let mut at = range.start;
+        self.run_in_steps(0, async move |steps| {
+            // The size of elements is not known before they are written.
+            let (mut at, mut part) = (range.start, 1);
             while at < range.end {
                 let end = range.end.min(at + part);
-                steps.reply(|reply| write(reply, copy.value(), at..end));
-                steps.pass(end - at + (end - at) * bytes / 64).await;
+                let mut written = 0;
+                steps.reply(|reply| {
+                    let before = reply.len();
+                    write(reply, copy.value(), at..end);
+                    written = (reply.len() - before).max(1);
+                });
+                steps.pass(end - at + written / 64).await;
+                part = (PART_BYTES * (end - at) / written).clamp(1, 2 * part).min(PART_ELEMENTS);
                 at = end;
             }
             Ok(())

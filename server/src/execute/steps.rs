@@ -39,6 +39,8 @@ const SORTED_AT_ONCE: usize = 512;
 
 /// The work of a look for an element by its name.
 pub(crate) const LOOKED_UP: usize = 4;
+/// Elements above which no two commands of a worker gather at a time.
+pub(crate) const GATHERED_MIN: usize = 1 << 16;
 /// Room that is made for elements before it is known how many there are.
 pub(crate) const CAPACITY_MAX: usize = 1 << 22;
 
@@ -50,14 +52,17 @@ pub(crate) struct Steps {
     /// The end of this step, and the bytes of its reply that end it; `None`: there is one step for all.
     ends: Cell<Option<(Instant, usize)>>,
     reply: RefCell<Vec<u8>>,
+    /// Bytes that the command holds besides copies of keys, and how many it may.
+    held: Cell<usize>,
+    held_max: usize,
     /// The newest change that the reply reveals beyond what the command saw before its first step.
     seen: Cell<Lsn>,
 }
 
 impl Steps {
-    fn new(protocol: Protocol) -> Steps {
+    fn new(protocol: Protocol, held_max: usize) -> Steps {
         let (left, ends, seen) = (Cell::new(0), Cell::new(None), Cell::new(Lsn::ZERO));
-        Steps { protocol, left, ends, reply: RefCell::default(), seen }
+        Steps { protocol, left, ends, reply: RefCell::default(), held: Cell::new(0), held_max, seen }
     }
 
     /// Says that so many elements, or 64 bytes each, are done. Ends the step if its time is over.
@@ -84,6 +89,13 @@ impl Steps {
     /// Appends to the reply. A command that may still fail must not have replied anything.
     pub(crate) fn reply(&self, write: impl FnOnce(&mut Writer<'_>)) {
         write(&mut Writer::new(&mut self.reply.borrow_mut(), self.protocol));
+    }
+
+    /// Says that the command holds so many bytes more until its end, as replies do that wait for the client.
+    /// An error if these would be more than the client may leave unread.
+    pub(crate) fn hold(&self, bytes: usize) -> Result<(), CommandError> {
+        self.held.set(self.held.get() + bytes);
+        if self.held.get() > self.held_max { Err(CommandError::ReplyTooLong) } else { Ok(()) }
     }
 
     /// Says that the reply will reveal changes up to `lsn`. REQUIRES: nothing has been replied.
@@ -142,7 +154,7 @@ impl Steps {
 
 /// Runs a function that can run in steps to its end.
 pub(crate) fn at_once<T>(run: impl AsyncFnOnce(&Steps) -> T) -> T {
-    let steps = Steps::new(Protocol::Resp2);
+    let steps = Steps::new(Protocol::Resp2, usize::MAX);
     match pin!(run(&steps)).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => done,
         Poll::Pending => unreachable!("a step without an end is the last one"),
@@ -163,23 +175,35 @@ pub struct Rest {
     gathers: bool,
     /// The client does not want the reply (`CLIENT REPLY`).
     pub(crate) is_unwanted: bool,
+    /// Its outcome was an error.
+    pub(crate) has_failed: bool,
 }
 
 impl Rest {
-    /// The future that `run` makes of the pace and the reply. `gathers`: it may take memory before it
-    /// replies.
+    /// The future that `run` makes of the pace and the reply. `gathers`: it takes much memory before it
+    /// replies. `held_max`: bytes that it may hold.
     pub(crate) fn new<F>(
         protocol: Protocol,
         step: Duration,
         gathers: bool,
+        held_max: usize,
         run: impl FnOnce(Rc<Steps>) -> F,
     ) -> Rest
     where
         F: Future<Output = Result<(), CommandError>> + 'static,
     {
-        let steps = Rc::new(Steps::new(protocol));
+        let steps = Rc::new(Steps::new(protocol, held_max));
         let future = Box::pin(run(steps.clone()));
-        Rest { steps, step, future, took: Duration::ZERO, call: None, gathers, is_unwanted: false }
+        Rest {
+            steps,
+            step,
+            future,
+            took: Duration::ZERO,
+            call: None,
+            gathers,
+            is_unwanted: false,
+            has_failed: false,
+        }
     }
 
     /// Notes whose rest it is.
@@ -195,6 +219,11 @@ impl Rest {
     /// The newest change that the part of the reply from here on reveals, told once.
     pub(crate) fn take_seen(&self) -> Lsn {
         self.steps.seen.take()
+    }
+
+    /// Bytes that it holds until its end besides copies of keys.
+    pub(crate) fn held(&self) -> usize {
+        self.steps.held.get()
     }
 
     /// Whether it gathers what it will reply.
@@ -245,7 +274,7 @@ mod tests {
     #[test]
     fn work_is_done_in_several_steps_and_the_reply_comes_in_order() {
         for step in [Duration::ZERO, STEP] {
-            let mut rest = Rest::new(Protocol::Resp2, step, false, async |steps| {
+            let mut rest = Rest::new(Protocol::Resp2, step, false, usize::MAX, async |steps| {
                 steps.each(0..100_000, |reply, number| reply.integer(number)).await;
                 Ok(())
             });
@@ -258,7 +287,7 @@ mod tests {
 
     #[test]
     fn an_error_is_the_outcome_of_the_last_step() {
-        let mut rest = Rest::new(Protocol::Resp2, Duration::ZERO, false, async |steps| {
+        let mut rest = Rest::new(Protocol::Resp2, Duration::ZERO, false, usize::MAX, async |steps| {
             steps.pass(1).await;
             Err(CommandError::Syntax)
         });
@@ -267,7 +296,7 @@ mod tests {
 
     #[test]
     fn what_is_not_wanted_is_not_replied() {
-        let mut rest = Rest::new(Protocol::Resp2, Duration::ZERO, false, async |steps| {
+        let mut rest = Rest::new(Protocol::Resp2, Duration::ZERO, false, usize::MAX, async |steps| {
             steps.each(0..100, |reply, number| reply.integer(number)).await;
             Ok(())
         });

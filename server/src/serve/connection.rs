@@ -532,7 +532,7 @@ impl Connection {
         let handle = &self.client.handle;
         handle.query_bytes.store(self.input.len(), Ordering::Relaxed);
         handle.query_free_bytes.store(self.input.capacity() - self.input.len(), Ordering::Relaxed);
-        handle.output_bytes.store(self.output.waiting_bytes(), Ordering::Relaxed);
+        handle.output_bytes.store(self.output.unread_bytes(), Ordering::Relaxed);
         handle.output_buffer_bytes.store(self.output.capacity(), Ordering::Relaxed);
     }
 
@@ -553,9 +553,17 @@ impl Connection {
 
     /// Runs the rest of a command. `Some` if the connection ends before it does.
     async fn run_steps(&mut self, mut rest: Box<Rest>) -> io::Result<Option<End>> {
+        let ran = self.run_all_steps(&mut rest).await;
+        self.output.hold(0);
+        let (server, now) = (&self.worker.server, self.worker.server.clock.unix_ms());
+        note_rest(server, self.worker.index, &self.client, &rest, now);
+        ran
+    }
+
+    async fn run_all_steps(&mut self, rest: &mut Rest) -> io::Result<Option<End>> {
         let worker = self.worker.clone();
-        // What a command gathers before it replies takes memory, so one command of all connections does so.
-        // It waits for nobody meanwhile.
+        // A command that gathers much before it replies is the only one of the worker that does so. It waits
+        // for nobody meanwhile.
         let mut alone = None;
         loop {
             // No more may wait than the hard limit lets a client leave unread.
@@ -568,7 +576,10 @@ impl Connection {
                     return Ok(Some(end));
                 }
                 if rest.gathers() {
-                    alone = Some(worker.gathering.lock().await);
+                    self.client.handle.info.lock().blocked = true;
+                    let gathering = worker.gathering.lock();
+                    alone = unless_killed(&self.client.handle, gathering).await;
+                    self.client.handle.info.lock().blocked = false;
                 }
             }
             if self.client.handle.is_killed() {
@@ -576,13 +587,12 @@ impl Connection {
             }
             // One step of all connections between two looks at the sockets.
             let _alone = worker.stepping.lock().await;
-            let outcome = self.run_step(&mut rest, room);
+            let outcome = self.run_step(rest, room - self.output.waiting_bytes().min(room - 1));
+            self.output.hold(rest.held());
             self.note_active();
             self.note_buffers();
             alone = alone.filter(|_| rest.gathers());
-            if let Some(outcome) = outcome {
-                let (server, now) = (&worker.server, worker.server.clock.unix_ms());
-                note_rest(server, worker.index, &self.client, &rest, now, outcome.is_err());
+            if outcome.is_some() {
                 return Ok(None);
             }
             let began = Instant::now();
@@ -592,7 +602,7 @@ impl Connection {
         }
     }
 
-    /// Runs one step. The outcome of the command, whose error has been written, if it was the last one.
+    /// Runs one step. `Some` if it was the last one; an error has been written.
     fn run_step(&mut self, rest: &mut Rest, room: usize) -> Option<Result<(), CommandError>> {
         let (worker, output) = (self.worker.clone(), self.output.clone());
         let mut outbox = output.outbox();
@@ -600,6 +610,7 @@ impl Connection {
         let outcome = worker.step(|| rest.step(outbox.buffer(), room));
         self.hold_until_durable(&mut outbox, start, rest.take_seen());
         if let Some(Err(error)) = &outcome {
+            rest.has_failed = true;
             worker.server.stats.note_error(error);
             if !rest.is_unwanted {
                 Writer::new(outbox.buffer(), self.client.protocol).error(error.to_string());
@@ -708,4 +719,14 @@ impl Connection {
         })
         .await
     }
+}
+
+/// The outcome of `waiting`; `None` if the client is killed before.
+async fn unless_killed<T>(client: &ClientHandle, waiting: impl Future<Output = T>) -> Option<T> {
+    let mut waiting = pin!(waiting);
+    poll_fn(|cx| match client.is_killed() {
+        true => Poll::Ready(None),
+        false => waiting.as_mut().poll(cx).map(Some),
+    })
+    .await
 }

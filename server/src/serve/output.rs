@@ -40,6 +40,8 @@ pub(super) struct Output {
     stream: RefCell<Stream>,
     handle: Arc<ClientHandle>,
     outbox: RefCell<Outbox>,
+    /// Bytes that a command holds for replies that are still to come.
+    held: Cell<usize>,
     /// It is in the worker's list.
     queued: Cell<bool>,
     /// The `Lsn` under which the worker has it among those that hold replies, and since when.
@@ -59,6 +61,7 @@ impl Output {
             stream: RefCell::new(stream),
             handle,
             outbox: RefCell::default(),
+            held: Cell::new(0),
             queued: Cell::new(false),
             waits_until: Cell::new(None),
             stuck: Cell::new(false),
@@ -90,6 +93,16 @@ impl Output {
     /// Bytes that have not been sent.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.outbox.borrow().len()
+    }
+
+    /// Notes how many bytes a command holds for replies that are still to come.
+    pub(super) fn hold(&self, bytes: usize) {
+        self.held.set(bytes);
+    }
+
+    /// Bytes that have not been sent, and those that are held for replies to come.
+    pub(super) fn unread_bytes(&self) -> usize {
+        self.waiting_bytes() + self.held.get()
     }
 
     /// Whether the socket had no room.
@@ -159,7 +172,7 @@ impl Output {
             outputs.send_when_durable(lsn, self);
         }
         outputs.give_back(&mut outbox);
-        self.handle.output_bytes.store(outbox.len(), Ordering::Relaxed);
+        self.handle.output_bytes.store(outbox.len() + self.held.get(), Ordering::Relaxed);
         Ok(())
     }
 }
