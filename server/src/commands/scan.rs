@@ -1,7 +1,7 @@
 //! The keys of a database that nobody named: counted, listed, scanned, drawn by chance. One segment is
 //! latched at a time.
 
-use tarn_engine::record::UnixMs;
+use tarn_engine::io::Clock;
 use tarn_engine::{Engine, Entry, ScanBudget, ViewOptions};
 use tarn_resp::{Args, Protocol, Writer};
 
@@ -85,9 +85,9 @@ fn keys<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
     if cx.is_long(cx.keys.keys(cx.db), 0)
         && let Some(engine) = cx.server.store().map(|store| store.engine.clone())
     {
-        let (db, pattern, now) = (cx.db, args.at(1).to_vec(), cx.now());
+        let (db, pattern, clock) = (cx.db, args.at(1).to_vec(), cx.server.clock.clone());
         cx.run_in_steps(cx.keys.keys(cx.db), async move |steps| {
-            keys_in_steps(&steps, &engine, db, &pattern, now).await
+            keys_in_steps(&steps, &engine, db, &pattern, &*clock).await
         });
         return Ok(());
     }
@@ -104,9 +104,9 @@ async fn keys_in_steps(
     engine: &Engine,
     db: u8,
     pattern: &[u8],
-    now: UnixMs,
+    clock: &dyn Clock,
 ) -> Result<(), CommandError> {
-    let (found, replies) = gather_keys(steps, engine, db, pattern, now).await?;
+    let (found, replies) = gather_keys(steps, engine, db, pattern, clock).await?;
     steps.reply(|reply| reply.array(found));
     steps.each(replies.iter(), |reply, part| reply.raw(part)).await;
     Ok(())
@@ -118,12 +118,13 @@ async fn gather_keys(
     engine: &Engine,
     db: u8,
     pattern: &[u8],
-    now: UnixMs,
+    clock: &dyn Clock,
 ) -> Result<(usize, Vec<Vec<u8>>), CommandError> {
     let error = |text: String| CommandError::owned(format!("ERR {text}"));
     let mut view =
         engine.open_view(ViewOptions::once_of(db, "KEYS")).map_err(|refused| error(refused.to_string()))?;
     view.keep_processor();
+    let now = clock.unix_ms();
     steps.see(view.cut());
     let filter = Filter::by_name(pattern);
     let (mut found, mut replies) = (0, Vec::new());

@@ -148,11 +148,11 @@ fn run<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, options: &Options<'a>) -> R
     if options.store_at.is_none()
         && !options.has_patterns()
         && let Some(entry) = entry
-        && cx.runs_long([(entry, entry.count())].into_iter())
+        && cx.runs_long([(entry, entry.count().saturating_mul(options.shown().len()))].into_iter())
     {
         let (copy, args) = (cx.keys.copy(entry), args.to_owned());
         cx.run_in_steps(entry.count(), async move |steps| {
-            let options = Options::parse(args.as_args(), false)?;
+            let options = Options::parse(args.as_args(), true)?;
             let elements = sorted(&steps, None, Some(copy.value()), &options).await?;
             steps.hold(size_of_val(&elements[..]))?;
             let patterns = options.shown();

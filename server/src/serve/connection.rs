@@ -598,6 +598,9 @@ impl Connection {
             let began = Instant::now();
             self.output.send(&worker.outputs)?;
             worker.turn.note_written(began.elapsed());
+            if self.is_over_limit() {
+                return Ok(Some(End::OutputLimit));
+            }
             tokio::task::yield_now().await;
         }
     }
