@@ -88,8 +88,9 @@ impl Executor<'_> {
             return Err(self.loading());
         };
         let mut alone = close_gate(engine, client)?;
-        let mut latched = alone.latch(&keys, Access::Write, self.now);
-        latched.expire(&keys, self.group)?;
+        // Without latches: it may look at keys that it does not declare, in any order.
+        let mut latched = alone.transact(self.now);
+        latched.prepare(&keys);
         let mut batch = Batch::new();
         let ran = run_in(command, &latched, &mut batch, client, self.server, args, out);
         let mut seen = latched.seen();
