@@ -67,7 +67,7 @@ pub(super) fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Res
     Ok(Figures { resident_bytes, resident_bytes_max, cache_misses, ..judge(&ticks, &taken, cell) })
 }
 
-/// Works until `stop` is set. Returns the ticks, and the cache misses of their updates.
+/// Works until `stop` is set, and for one tick more. Returns the ticks, and the cache misses of their updates.
 fn run_ticks<A: Algorithm>(
     mut client: Client<A>,
     mut stream: Stream,
@@ -83,10 +83,13 @@ fn run_ticks<A: Algorithm>(
     let mut ticks = Vec::new();
     let mut updates = Updates::new(fields, cell.fields);
     let mut sum = 0_u64;
+    let mut is_last = false;
     for number in 0.. {
-        if stop.load(Ordering::Relaxed) {
+        if is_last {
             break;
         }
+        // One tick comes behind all checkpoints: a thread that got its first turn late has none before.
+        is_last = stop.load(Ordering::Relaxed);
         let intended = start + Duration::from_micros(cell.tick_us) * number;
         process::wait_until(intended);
         let began = Instant::now();
@@ -195,5 +198,45 @@ fn judge(ticks: &[Tick], taken: &[Taken], cell: &Cell) -> Figures {
         trace: ticks.iter().map(|tick| ((tick.began / 1e3) as f32, update(tick) as f32)).collect(),
         snapshots_ms: taken.iter().map(|taken| (taken.triggered / 1e3, taken.durable / 1e3)).collect(),
         ..Figures::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::snapshots::cell::Algorithm as Named;
+    use tarn_study::Hourglass;
+
+    #[test]
+    fn a_client_that_gets_its_first_turn_when_all_is_over_still_makes_a_tick() {
+        let cell = Cell {
+            task: Task::Ticks,
+            algorithm: Named::Hourglass,
+            rows: 1000,
+            row_bytes: 64,
+            updates_per_tick: 10,
+            skew: 0.0,
+            tick_us: 100,
+            checkpoints: 1,
+            ticks_between: 1,
+            fields: false,
+            dump: false,
+            threads: 1,
+            huge_pages: false,
+            seed: 1,
+        };
+        let core = process::cores_allowed()[0];
+        let place = Place { dir: std::env::temp_dir(), client_core: core, snapshotter_core: core };
+        let shape = Shape::new(cell.rows, cell.row_bytes).unwrap();
+        let (mut clients, _snapshotter) = Array::<Hourglass>::new(shape, 1).unwrap();
+        let stream = Stream::new(cell.rows, cell.skew, cell.seed);
+        // In a thread of its own, which stays on its core.
+        let ran = std::thread::spawn(move || {
+            run_ticks(clients.remove(0), stream, &cell, &place, Instant::now(), &AtomicBool::new(true))
+        });
+        let (ticks, _) = ran.join().unwrap().unwrap();
+        assert_eq!(ticks.len(), 1);
     }
 }
