@@ -67,7 +67,8 @@ pub(super) fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Res
     Ok(Figures { resident_bytes, resident_bytes_max, cache_misses, ..judge(&ticks, &taken, cell) })
 }
 
-/// Works until `stop` is set, and for one tick more. Returns the ticks, and the cache misses of their updates.
+/// Works until `stop` is set, and for one tick more. Returns the ticks, and the cache misses of their
+/// updates.
 fn run_ticks<A: Algorithm>(
     mut client: Client<A>,
     mut stream: Stream,
