@@ -291,14 +291,19 @@ impl Engine {
 impl Source for Engine {
     fn view(&self) -> Result<View, ViewError> {
         self.compactor.checkpoint_begins(self.newest());
-        self.open_view(ViewOptions::once("checkpoint"))
+        let cutting = self.store.preparations().cut();
+        let view = self.open_view(ViewOptions::once("checkpoint"))?;
+        cutting.is_at(view.cut());
+        Ok(view)
     }
 
     fn standing(&self, look: &mut dyn FnMut(Lsn, &[Arc<Table>])) {
         self.compactor.checkpoint_begins(self.newest());
         let exclusive = self.close_gate();
         let databases = exclusive.databases();
-        look(self.store.last_lsn(databases), &databases.tables);
+        let cut = self.store.last_lsn(databases);
+        self.store.preparations().refuse_up_to(cut);
+        look(cut, &databases.tables);
     }
 
     fn newest(&self) -> Lsn {

@@ -132,7 +132,7 @@ pub use log::{
     Appender, DirectoryStatus, Durable, Group, Log, LogError, LogOptions, LogStatus, OpenError, Recovered,
     SyncMode,
 };
-pub use store::CommitError;
+pub use store::{CommitError, Preparation};
 pub use table::{END, Entry, KeyHash, KeyRef, ScanBudget, VIEWS, Visitor};
 pub use view::{View, ViewOptions};
 pub use watch::Watch;

@@ -4,8 +4,10 @@
 //! log as one atomic group, which gives each write its [`Lsn`], and then applies the same writes to the
 //! table. Recovery reads the same writes back and applies them by the same code, so a change has one meaning.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 /// Log sequence number: 1, 2, 3 …, one for each record; 0 means "before everything".
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -126,6 +128,36 @@ pub enum Side {
 /// command made them.
 pub type Bytes<'a> = Cow<'a, [u8]>;
 
+/// A value that is made already, beside the records that say it: `Change::Prepared` hands it to the entry, so
+/// that nobody waits until it is made. No record has it. What it is made of is known to `value` alone.
+#[derive(Clone, Default)]
+pub struct Made(Option<Arc<dyn Any + Send + Sync>>);
+
+impl Made {
+    /// A value, in whatever form.
+    pub(crate) fn of(value: impl Any + Send + Sync) -> Made {
+        Made(Some(Arc::new(value)))
+    }
+
+    /// The value, if it is there and has this form.
+    pub(crate) fn as_form<T: Any>(&self) -> Option<&T> {
+        self.0.as_deref().and_then(|value| value.downcast_ref())
+    }
+}
+
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "made" } else { "not made" })
+    }
+}
+
+/// Changes are equal whose records are.
+impl PartialEq for Made {
+    fn eq(&self, _: &Made) -> bool {
+        true
+    }
+}
+
 /// One change of one key. An after-image of the smallest unit that changes, or, for lists and for strings
 /// changed in part, a delta that is valid with the records before it. Replayed in order of `Lsn` for each
 /// key.
@@ -229,6 +261,31 @@ pub enum Change<'a> {
         /// Whether it has passed a limit of Redis's small encodings, whatever its elements say.
         sticky: bool,
     },
+    /// A part of a value that no key holds yet (`docs/design/0037`): `Prepared` will say that one does.
+    PreparedPart {
+        /// The type.
+        kind: Kind,
+        /// The first part, which is empty; `Lsn::ZERO` in that part itself.
+        begun: Lsn,
+        /// Elements in the form of `value::image`, or bytes of a string or of a document. Empty in a later
+        /// part: the value is given up.
+        bytes: Bytes<'a>,
+    },
+    /// The key holds the value now that the parts since `begun` say, whatever it was before.
+    Prepared {
+        /// The type.
+        kind: Kind,
+        /// The first part; `Lsn::ZERO` if there is none, as nothing is logged.
+        begun: Lsn,
+        /// How many parts there are, the first included.
+        parts: u64,
+        /// When the key expires.
+        expiry: Option<UnixMs>,
+        /// As in an image; of a string, that it was changed in part.
+        sticky: bool,
+        /// The value.
+        value: Made,
+    },
     /// The value of the key, of this type and length, is about to be logged again, part by part; see
     /// `renewal`.
     RenewalBegins {
@@ -280,6 +337,8 @@ impl Change<'_> {
             | Change::ListInsert { .. }
             | Change::ListRemove { .. } => Kind::List,
             Change::Image { kind, .. }
+            | Change::PreparedPart { kind, .. }
+            | Change::Prepared { kind, .. }
             | Change::RenewalBegins { kind, .. }
             | Change::RenewalPart { kind, .. }
             | Change::RenewalEnds { kind, .. } => *kind,

@@ -54,6 +54,9 @@ pub enum CommandError {
     /// Somebody is at something long inside the gate: the command is run again a moment later.
     #[error("BUSY another client's command takes long")]
     GateBusy,
+    /// A value was prepared in vain: the command is run again at once.
+    #[error("BUSY the value has to be prepared again")]
+    Unprepared,
     /// The log cannot take writes.
     #[error("MISCONF Errors writing to the AOF file: {0}")]
     LogRefuses(String),
@@ -98,6 +101,7 @@ impl From<CommitError> for CommandError {
     fn from(error: CommitError) -> CommandError {
         match error {
             CommitError::Log(LogError::Backlogged) => CommandError::LogBehind,
+            CommitError::Unprepared => CommandError::Unprepared,
             error => CommandError::LogRefuses(error.to_string()),
         }
     }

@@ -119,6 +119,11 @@ impl Shared {
         self.store.get().map(|store| &*store.engine)
     }
 
+    /// The engine, for who goes on with it outside of the command.
+    pub fn shared_engine(&self) -> Option<Arc<Engine>> {
+        self.store.get().map(|store| store.engine.clone())
+    }
+
     /// Notes what was loaded: all of it is durable.
     pub fn note_loaded(&self, engine: &Engine) {
         self.keyspace.note(&engine.keyspace(), Lsn::ZERO, Lsn::ZERO);

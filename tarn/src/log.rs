@@ -218,6 +218,20 @@ impl Display for Shown<'_> {
                 let bytes = counted(elements.len() as u64, "byte");
                 ("image", format!(" {} of {bytes}{}", kind.name(), expires(expiry)))
             }
+            Change::PreparedPart { begun: Lsn::ZERO, kind, .. } => {
+                ("prepared-begin", format!(" {}", kind.name()))
+            }
+            Change::PreparedPart { begun, bytes, .. } if bytes.is_empty() => {
+                ("prepared-end", format!(" given up, begun {begun}"))
+            }
+            Change::PreparedPart { kind, begun, bytes } => {
+                let bytes = counted(bytes.len() as u64, "byte");
+                ("prepared-part", format!(" {} begun {begun} of {bytes}", kind.name()))
+            }
+            Change::Prepared { kind, begun, parts, expiry, .. } => {
+                let parts = counted(*parts, "part");
+                ("prepared", format!(" {} begun {begun} of {parts}{}", kind.name(), expires(expiry)))
+            }
             Change::RenewalBegins { kind, length } => {
                 ("renewal-begin", format!(" {} of length {length}", kind.name()))
             }

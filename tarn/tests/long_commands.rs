@@ -7,35 +7,8 @@ mod running;
 use std::io::{BufRead, Write};
 use std::time::Duration;
 
+use running::large::{ELEMENTS, at_once, loaded};
 use running::{Connection, Running, eventually};
-
-/// Elements of a large collection: enough for a command on it to run in steps.
-const ELEMENTS: usize = 5_000;
-
-/// A server with collections of every kind.
-fn loaded(args: &[&str]) -> (Running, Connection) {
-    let running = Running::start(args);
-    let mut client = running.connect();
-    let mut load = |command: &str, element: fn(usize) -> String| {
-        for from in (0..ELEMENTS).step_by(500) {
-            let elements: String = (from..from + 500).map(element).collect();
-            assert!(!client.ask(&format!("{command}{elements}")).starts_with('-'));
-        }
-    };
-    load("HSET h", |number| format!(" field:{number} value:{number}"));
-    load("SADD s", |number| format!(" member:{number}"));
-    load("SADD t", |number| format!(" member:{}", number * 2));
-    load("ZADD z", |number| format!(" {} member:{number}", number % 77));
-    load("ZADD y", |number| format!(" {number} member:{}", number * 3));
-    load("RPUSH l", |number| format!(" {}", number * 7919 % ELEMENTS));
-    load("MSET", |number| format!(" key:{number} v"));
-    client.ask(&format!("SET a {}", "abcdefghij".repeat(60)));
-    client.ask(&format!("SET b {}", "jihgfedcba".repeat(60)));
-    client.ask("SET short abc");
-    client.ask(&format!("SET broad {}", "xaybzc".repeat(5_000)));
-    client.ask("SETRANGE giant 3000000 x");
-    (running, client)
-}
 
 /// Commands whose reply depends on the data alone.
 const READS: &[&str] = &[
@@ -85,13 +58,6 @@ const READS: &[&str] = &[
     "KEYS key:1*",
     "KEYS nokey*",
 ];
-
-/// The reply to a command within a transaction, which runs in no steps.
-fn at_once(client: &mut Connection, command: &str) -> String {
-    assert_eq!((client.ask("MULTI"), client.ask(command)), ("+OK".to_owned(), "+QUEUED".to_owned()));
-    let reply = client.whole("EXEC");
-    reply.strip_prefix("*[").and_then(|reply| reply.strip_suffix(']')).unwrap().to_owned()
-}
 
 /// A reply of keys, which come in no order that means anything, in order.
 fn in_order(command: &str, reply: String) -> String {

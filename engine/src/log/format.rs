@@ -61,6 +61,8 @@ pub(super) mod kind {
     pub(crate) const RENEWAL_BEGIN: u8 = 22;
     pub(crate) const RENEWAL_PART: u8 = 23;
     pub(crate) const RENEWAL_END: u8 = 24;
+    pub(crate) const PREPARED_PART: u8 = 25;
+    pub(crate) const PREPARED: u8 = 26;
 }
 
 /// A group of more than one record begins here: their number follows as a varint.

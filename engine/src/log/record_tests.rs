@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::{FormatError, Group, Record, Records};
-use crate::record::{Bytes, Change, Kind, Lsn, RENEWED_LENGTH_MAX, Side, Write};
+use crate::record::{Bytes, Change, Kind, Lsn, Made, RENEWED_LENGTH_MAX, Side, Write};
 
 fn bytes() -> impl Strategy<Value = Bytes<'static>> {
     prop_oneof![
@@ -56,6 +56,17 @@ fn change() -> impl Strategy<Value = Change<'static>> {
         }),
         // Before the first record that is written here.
         (any_kind(), 0..100_u64).prop_map(|(kind, begun)| Change::RenewalEnds { kind, begun: Lsn(begun) }),
+        (any_kind(), 0..100_u64, bytes()).prop_map(|(kind, begun, bytes)| Change::PreparedPart {
+            kind,
+            begun: Lsn(begun),
+            bytes
+        }),
+        (any_kind(), (0..100_u64, number()), any::<Option<u64>>(), any::<bool>()).prop_map(
+            |(kind, (begun, parts), expiry, sticky)| {
+                let (begun, value) = (Lsn(begun), Made::default());
+                Change::Prepared { kind, begun, parts, expiry, sticky, value }
+            }
+        ),
         (kind(), bytes(), any::<Option<u64>>(), any::<bool>())
             .prop_map(|(kind, elements, expiry, sticky)| Change::Image { kind, elements, expiry, sticky }),
     ]

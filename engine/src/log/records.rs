@@ -7,7 +7,7 @@ use super::format::{
     FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, FLAG_LSN, FLAG_STICKY, FLAGS_KNOWN, FormatError, kind, put_varint,
     take_varint,
 };
-use crate::record::{Bytes, Change, Kind, Lsn, Side, UnixMs, Write};
+use crate::record::{Bytes, Change, Kind, Lsn, Made, Side, UnixMs, Write};
 
 /// One record of a block.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,15 +125,15 @@ struct Head<'a> {
 impl<'a> Head<'a> {
     fn take(rest: &mut &'a [u8]) -> Result<Head<'a>, FormatError> {
         let (kind, flags) = (take_u8(rest)?, take_u8(rest)?);
-        if !(kind::PUT..=kind::RENEWAL_END).contains(&kind) {
+        if !(kind::PUT..=kind::PREPARED).contains(&kind) {
             return Err(FormatError::UnknownType(kind));
         }
-        let may_expire = matches!(kind, kind::PUT | kind::EXPIRE | kind::IMAGE);
+        let may_expire = matches!(kind, kind::PUT | kind::EXPIRE | kind::IMAGE | kind::PREPARED);
         let has_db = !matches!(kind, kind::FLUSH_ALL | kind::SWAP);
         if flags & !FLAGS_KNOWN != 0
             || flags & FLAG_EXPIRY != 0 && !may_expire
             || flags & FLAG_DB != 0 && !has_db
-            || flags & FLAG_STICKY != 0 && kind != kind::IMAGE
+            || flags & FLAG_STICKY != 0 && !matches!(kind, kind::IMAGE | kind::PREPARED)
         {
             return Err(FormatError::BadFlags { kind, flags });
         }
@@ -212,6 +212,15 @@ fn take_change<'a>(head: &Head<'_>, rest: &mut &'a [u8]) -> Result<Change<'a>, F
             Change::RenewalPart { kind, at: take_varint(rest)?, bytes: take_bytes(rest)? }
         }
         kind::RENEWAL_END => Change::RenewalEnds { kind: take_kind(rest)?, begun: Lsn(take_varint(rest)?) },
+        kind::PREPARED_PART => {
+            let (kind, begun) = (take_prepared_kind(rest)?, Lsn(take_varint(rest)?));
+            Change::PreparedPart { kind, begun, bytes: take_bytes(rest)? }
+        }
+        kind::PREPARED => {
+            let (kind, begun) = (take_prepared_kind(rest)?, Lsn(take_varint(rest)?));
+            let (parts, sticky) = (take_varint(rest)?, head.flags & FLAG_STICKY != 0);
+            Change::Prepared { kind, begun, parts, expiry, sticky, value: Made::default() }
+        }
         unknown => return Err(FormatError::UnknownType(unknown)),
     })
 }
@@ -224,6 +233,10 @@ fn take_u8(rest: &mut &[u8]) -> Result<u8, FormatError> {
 
 fn take_kind(rest: &mut &[u8]) -> Result<Kind, FormatError> {
     Kind::from_u8(take_u8(rest)?).ok_or(FormatError::BadField("kind of a rewritten value"))
+}
+
+fn take_prepared_kind(rest: &mut &[u8]) -> Result<Kind, FormatError> {
+    Kind::from_u8(take_u8(rest)?).ok_or(FormatError::BadField("kind of a prepared value"))
 }
 
 fn take_bytes<'a>(rest: &mut &'a [u8]) -> Result<Bytes<'a>, FormatError> {

@@ -4,6 +4,7 @@
 use super::collected::Collected;
 use super::loose::Loose;
 use super::misfit::Misfit;
+use super::prepared::Prepared;
 use crate::log::Block;
 use crate::record::{Bytes, Change, Kind, Lsn, Stamped};
 use crate::renewal::removals_of_older;
@@ -80,6 +81,7 @@ impl<'b> Gathered<'b> {
 
 /// The state of a replayer beside the tables.
 pub(super) struct Aside {
+    pub(super) prepared: Prepared,
     pub(super) loose: Loose,
     pub(super) collected: Collected,
     pub(super) retired: Retired,
@@ -136,7 +138,7 @@ fn end_renewal(
     run: &Run<'_>,
     (kind, begun): (Kind, Lsn),
     lsn: Lsn,
-    Aside { loose, collected, retired }: &mut Aside,
+    Aside { loose, collected, retired, .. }: &mut Aside,
 ) -> Effect {
     let Run { db, ref key, hash, .. } = *run;
     collected.put_in(run.key_ref(), segment, retired);
@@ -160,10 +162,23 @@ fn apply_one(
     run: &Run<'_>,
     write: Stamped<'_, '_>,
     block: &Block,
-    Aside { loose, collected, retired }: &mut Aside,
+    Aside { prepared, loose, collected, retired }: &mut Aside,
 ) -> Effect {
     let Run { db, ref key, hash, .. } = *run;
-    let Stamped { lsn, change } = write;
+    let lsn = write.lsn;
+    let made;
+    let change = match write.change {
+        Change::PreparedPart { begun, bytes, .. } => {
+            prepared.note_part(lsn, *begun, bytes);
+            return Effect::default();
+        }
+        Change::Prepared { .. } => {
+            made = prepared.complete(write.change);
+            &made
+        }
+        change => change,
+    };
+    let write = Stamped { lsn, change };
     if collected.takes(run.key_ref(), write, segment, retired) {
         return Effect::default();
     }
@@ -182,12 +197,18 @@ fn apply_one(
         loose.note_torn(db, key);
     }
     let (mut effect, fits) = segment.apply(run.key_ref(), write, Waiting::NONE, retired);
+    if !fits && matches!(change, Change::Prepared { .. }) {
+        // Parts are not there, as what took the place of the value is behind it, or the start is refused. It
+        // has ended what was there before.
+        let gone = Stamped { lsn, change: &Change::Delete };
+        (effect, _) = segment.apply(run.key_ref(), gone, Waiting::NONE, retired);
+    }
     if !fits && matches!(change, Change::HashPut { .. } | Change::SetAdd { .. } | Change::ZSetPut { .. }) {
         // What ended it is behind it, or the start is refused; and no entry has it, to tell that it ended.
         retired.lsns.push(lsn);
     }
     match *change {
-        Change::Put { .. } | Change::Image { .. } | Change::Delete if fits => {
+        Change::Put { .. } | Change::Image { .. } | Change::Prepared { .. } | Change::Delete if fits => {
             loose.forget(db, key, retired);
         }
         Change::Expire(expiry) if !fits => {

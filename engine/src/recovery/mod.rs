@@ -12,6 +12,7 @@ mod gathered;
 mod loose;
 mod meeting;
 mod misfit;
+mod prepared;
 mod replay;
 mod room;
 mod start;

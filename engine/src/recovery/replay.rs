@@ -16,6 +16,7 @@ use super::gathered::{Aside, Gathered, apply};
 use super::loose::{Loose, Place};
 use super::meeting::{Meeting, Member};
 use super::misfit::Misfit;
+use super::prepared::Prepared;
 use super::room::Room;
 use crate::early::Early;
 use crate::lock::{Mutex, rank};
@@ -149,7 +150,8 @@ impl Replay<'_> {
         let _member = Member(&self.meeting);
         let mut tables = self.tables.lock().clone();
         let (loose, retired) = (Loose::new(self.unfit), Retired::default());
-        let mut aside = Aside { loose, collected: Collected::new(&self.sizes), retired };
+        let mut aside =
+            Aside { prepared: Prepared::default(), loose, collected: Collected::new(&self.sizes), retired };
         let mut room = (share == 0).then(Room::default);
         let mut is_behind = true;
         for block in blocks {
@@ -188,6 +190,7 @@ impl Replay<'_> {
                     Write::Flush { .. } | Write::Swap { .. } => {
                         apply(&tables, &block, &mut gathered, &mut aside);
                         aside.collected.put_all_in(&tables, &mut aside.retired);
+                        aside.prepared.forget_all();
                         aside.loose.change_databases(&record.write, &mut aside.retired);
                         self.alone(|tables| {
                             change_databases(tables, &record.write);

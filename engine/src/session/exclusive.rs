@@ -51,6 +51,7 @@ impl<'e> Exclusive<'e> {
         }
         self.store.validity().clear();
         self.store.validity().begin(Upheavals::default(), base);
+        self.store.preparations().refuse_up_to(base);
         self.copies.iter_mut().for_each(|databases| databases.log = Some(log.clone()));
         true
     }
@@ -78,6 +79,10 @@ impl<'e> Exclusive<'e> {
             false => Cow::Borrowed(batch),
         };
         let (mut lsn, readers) = self.store.append(self.databases(), &batch, group, false)?;
+        if !batch.iter().all(is_key) {
+            // A replay forgets the parts there, as they may be those of another database from then on.
+            self.store.preparations().refuse_up_to(lsn);
+        }
         for run in batch.chunk_by(|a, b| is_key(a) && is_key(b)) {
             match &run[0] {
                 Write::Flush { db } => {

@@ -273,6 +273,11 @@ impl<'s> Latched<'s> {
         self.databases.tables.len()
     }
 
+    /// Whether changes are logged.
+    pub fn is_logged(&self) -> bool {
+        self.databases.log.is_some()
+    }
+
     /// Says that the command looked at many keys.
     pub fn see_all(&self) {
         self.see(self.newest());

@@ -17,6 +17,7 @@ mod builds;
 mod copied;
 mod databases;
 mod expiry;
+mod prepared;
 mod reaper;
 
 use crate::gate::{Closed, Gates};
@@ -33,6 +34,8 @@ pub(crate) use builds::{Build, BuildQueue, BuildSender};
 pub use copied::Copied;
 pub(crate) use databases::Databases;
 pub(crate) use expiry::Expiry;
+pub use prepared::Preparation;
+use prepared::Preparations;
 use reaper::Reaper;
 pub(crate) use reaper::{Discarded, ReaperQueue};
 use std::sync::Arc;
@@ -45,6 +48,9 @@ pub enum CommitError {
     /// The log cannot take writes now; reads go on.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// A value was prepared in vain, as a checkpoint began, or a database was flushed or swapped.
+    #[error("the value has to be prepared again")]
+    Unprepared,
 }
 
 /// The gate of background threads; those of workers follow it.
@@ -65,6 +71,7 @@ pub struct Store {
     views: Arc<Views>,
     rewrite_cursor: RewriteCursor,
     expiry: Expiry,
+    preparations: Preparations,
 }
 
 /// The receiving ends of the store's queues, for the threads that serve them.
@@ -101,6 +108,7 @@ impl Store {
             reaper,
             builds,
             expiry: Expiry::default(),
+            preparations: Preparations::default(),
         };
         (store, Queues { reaper: reaper_queue, builds: build_queue })
     }
@@ -185,6 +193,7 @@ impl Store {
             for write in batch {
                 group.push(write);
             }
+            let _admitted = group.prepared().map(|begun| self.preparations.admit(begun)).transpose()?;
             let taken = if gathers { log.append_to_gather(group) } else { log.append(group) };
             group.end_insisting();
             taken?
@@ -343,6 +352,11 @@ impl Store {
     /// The time by which keys expire.
     pub fn now(&self) -> UnixMs {
         self.clock.unix_ms()
+    }
+
+    /// The values that are being prepared.
+    pub(crate) fn preparations(&self) -> &Preparations {
+        &self.preparations
     }
 
     /// How far the rewrite of a list has come.

@@ -13,8 +13,8 @@ use super::nodes::{Garbage, Nodes, PACKED_BYTES_MAX, PACKED_COUNT_MAX};
 use super::packed::{self, HASH, LIST, Layout, SET, ZSET};
 use super::string::WHOLE_BYTES_MAX;
 use super::tree::Order;
-use super::{HashRef, ListRef, SetRef, ValueRef, ZSetRef, hash, image, limits, list, set, zset};
-use crate::record::{BYTES_MAX, Kind, Lsn, Side};
+use super::{HashRef, ListRef, SetRef, ValueRef, ZSetRef, elements_of, hash, image, limits, list, set, zset};
+use crate::record::{BYTES_MAX, Kind, Lsn, Made, Side};
 
 /// Bytes from which on an allocation is freed elsewhere: giving it back to the system takes time.
 const BLOCK_BYTES_LARGE: usize = 256 << 10;
@@ -119,6 +119,33 @@ impl Body {
             }
         }
         (kind != Kind::String && body.count() > 0).then_some(body)
+    }
+
+    /// The value that is made already, as `to_made` or a replay gives it: nodes, or the bytes of its parts.
+    /// `None` if it is not of the header's kind, or no value. REQUIRES: the header has a base.
+    pub(crate) fn made(header: &Header, key: &[u8], made: &Made) -> Option<Body> {
+        if let Some(nodes) = made.as_form::<Nodes>() {
+            return nodes
+                .are_of(header.kind)
+                .then(|| Body::of_nodes(Block::new(header, key, &[]), nodes.clone()));
+        }
+        let bytes = made.as_form::<Vec<u8>>()?;
+        if header.kind == Kind::String {
+            return Some(Body::string(header, key, bytes));
+        }
+        // Its elements are as old as its first part.
+        let mut body = Body::from_image(key, &Header { lsn: header.base?, ..*header }, bytes)?;
+        body.block_mut().set_lsn(header.lsn);
+        Some(body)
+    }
+
+    /// The value, in the form that `made` takes.
+    pub(crate) fn to_made(&self) -> Made {
+        match (self.nodes(), self.value()) {
+            (Some(nodes), _) => Made::of(nodes.clone()),
+            (None, ValueRef::String(value)) => Made::of(value.to_vec()),
+            (None, value) => Made::of(elements_of(value)),
+        }
     }
 
     /// Makes this string another one in the memory that it has; `false`, and nothing has changed, if that is

@@ -57,6 +57,11 @@ impl ImageBuilder {
         self.len == 0
     }
 
+    /// Bytes of the image so far.
+    pub fn bytes_len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The image.
     pub fn finish(self) -> Vec<u8> {
         self.bytes

@@ -14,6 +14,7 @@ pub mod image;
 pub(crate) mod left;
 pub mod limits;
 pub mod list;
+mod making;
 #[cfg(test)]
 mod models;
 pub(crate) mod nodes;
@@ -32,6 +33,7 @@ pub use hash::HashRef;
 pub use image::{ImageBuilder, ImageError, elements_of};
 pub use limits::EncodingLimits;
 pub use list::ListRef;
+pub use making::Making;
 pub use nodes::Garbage;
 pub use packed::is_same;
 pub use set::SetRef;

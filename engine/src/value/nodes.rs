@@ -42,6 +42,17 @@ impl Nodes {
         })
     }
 
+    /// Whether these are the nodes of such a value.
+    pub(crate) fn are_of(&self, kind: Kind) -> bool {
+        match self {
+            Nodes::String(_) => kind.is_bytes(),
+            Nodes::List(_) => kind == Kind::List,
+            Nodes::Set(_) => kind == Kind::Set,
+            Nodes::ZSet(_) => kind == Kind::ZSet,
+            Nodes::Hash(_) => kind == Kind::Hash,
+        }
+    }
+
     /// Elements; a string's bytes.
     pub(crate) fn count(&self) -> usize {
         match self {
@@ -124,7 +135,7 @@ pub struct Garbage(Rest);
 
 /// The rest that is freed with it.
 enum Rest {
-    /// A whole value, and the image that began it, which is reported elsewhere.
+    /// A whole value, and the record that it began with, which is reported elsewhere, and with it all older.
     Nodes { nodes: Box<Nodes>, base: Option<Lsn> },
     /// Parts of a list.
     Cut(#[allow(dead_code, reason = "held to be dropped")] Vec<Link<ListOrder>>),
@@ -149,7 +160,7 @@ impl Garbage {
     pub fn for_each_lsn(&self, visit: &mut impl FnMut(Lsn)) {
         if let Rest::Nodes { nodes, base } = &self.0 {
             nodes.for_each_lsn(&mut |lsn| {
-                if Some(lsn) != *base {
+                if base.is_none_or(|base| lsn > base) {
                     visit(lsn)
                 }
             });

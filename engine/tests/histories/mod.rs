@@ -13,12 +13,12 @@ use tarn_engine::checkpoint::Checkpoints;
 use tarn_engine::compactor::CompactionOptions;
 use tarn_engine::io::{ManualClock, SimDisk};
 use tarn_engine::log::{ClosedFile, Group, Log, LogOptions, OpenError, Sizes, SyncMode};
-use tarn_engine::record::{Batch, Change, Kind, Lsn, Side, Write};
+use tarn_engine::record::{Batch, Change, Kind, Lsn, Made, Side, Write};
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::scrub::Scrubbed;
 use tarn_engine::session::Access;
-use tarn_engine::value::{ImageBuilder, ValueRef};
-use tarn_engine::{Background, Engine};
+use tarn_engine::value::{ImageBuilder, ValueRef, elements_of};
+use tarn_engine::{Background, CommitError, Engine, Preparation};
 use tarn_engine::{KeyHash, ScanBudget};
 
 pub(crate) const KINDS: [Kind; 6] = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash, Kind::Json];
@@ -82,6 +82,19 @@ pub(crate) struct Store {
     pub favourite: RefCell<Option<(u8, Vec<u8>)>>,
     /// Of how many elements the favourite may have some.
     pub favourite_elements: Cell<u16>,
+    /// Values that are being prepared.
+    preparing: RefCell<Vec<Preparing>>,
+}
+
+/// A value that is being prepared for a key.
+struct Preparing {
+    preparation: Preparation,
+    db: u8,
+    key: Vec<u8>,
+    /// What the log does not say yet.
+    rest: Vec<u8>,
+    value: Made,
+    sticky: bool,
 }
 
 impl Store {
@@ -121,7 +134,8 @@ impl Store {
         let keys = Cell::new(KEYS);
         let favourite_elements = Cell::new(24);
         let (_background, log) = (background, opened.log);
-        Ok(Store { engine, _background, log, last, clock, keys, favourite, favourite_elements })
+        let preparing = RefCell::default();
+        Ok(Store { engine, _background, log, last, clock, keys, favourite, favourite_elements, preparing })
     }
 
     pub(crate) fn files(&self) -> Vec<ClosedFile> {
@@ -217,8 +231,72 @@ impl Store {
         Write::Key { db, key: name.into(), change }
     }
 
+    /// Begins to prepare a copy of a key for a key.
+    fn begin_to_prepare(&self, rng: &mut SmallRng) -> Option<()> {
+        let mut key = |favourite: f64| match &*self.favourite.borrow() {
+            Some((db, key)) if rng.random_bool(favourite) => (*db, key.clone()),
+            _ => {
+                let name = format!("k{}", rng.random_range(0..self.keys.get()));
+                (rng.random_range(0..DATABASES), name.into_bytes())
+            }
+        };
+        let ((of_db, of), (db, key)) = (key(0.3), key(0.3));
+        let (value, rest, kind, sticky) = {
+            let session = self.engine.enter(0);
+            let latched = session.latch_places(&[(of_db, KeyHash::of(&of))], Access::Read, NOW);
+            let entry = latched.get(of_db, &of)?;
+            let bytes = match entry.value() {
+                ValueRef::String(value) => value.to_vec(),
+                value => elements_of(value),
+            };
+            (entry.made(), bytes, entry.kind(), entry.sticky())
+        };
+        let preparation = Preparation::begin(self.engine.store(), db, &key, kind).ok()??;
+        self.preparing.borrow_mut().push(Preparing { preparation, db, key, rest, value, sticky });
+        Some(())
+    }
+
+    /// Goes on to prepare a value: logs a part, puts the value in its place after the last, or gives it up.
+    /// Returns whether that went well; a value that the log refuses is given up.
+    fn go_on_to_prepare(&self, rng: &mut SmallRng) -> bool {
+        let mut all = self.preparing.borrow_mut();
+        let store = self.engine.store();
+        let index = rng.random_range(0..all.len());
+        let Preparing { preparation, rest, .. } = &mut all[index];
+        if rng.random_bool(0.05) {
+            all.swap_remove(index).preparation.give_up(store);
+            return true;
+        }
+        if !rest.is_empty() {
+            let part: Vec<u8> = rest.drain(..rng.random_range(1..=rest.len())).collect();
+            return match preparation.add(store, &part) {
+                Ok(()) => true,
+                Err(_) => {
+                    all.swap_remove(index).preparation.end(store);
+                    false
+                }
+            };
+        }
+        let Preparing { mut preparation, db, key, value, sticky, .. } = all.swap_remove(index);
+        let expiry = rng.random_bool(0.3).then(|| NOW + rng.random_range(1_000..2_000u64));
+        let change = preparation.change(value, expiry, sticky);
+        let batch = Batch::from_iter([Write::Key { db, key: key.into(), change }]);
+        let committed = self.engine.close_gate().commit(&batch, &mut Group::new());
+        match committed {
+            Ok(_) => preparation.end(store),
+            Err(_) => preparation.give_up(store),
+        }
+        matches!(committed, Ok(_) | Err(CommitError::Unprepared))
+    }
+
     /// Commits a write, or several that fit whatever the others do. Returns whether that went well.
     pub(crate) fn commit(&self, rng: &mut SmallRng) -> bool {
+        if rng.random_bool(0.1) {
+            let _ = self.begin_to_prepare(rng);
+        }
+        if rng.random_bool(0.3) && !self.preparing.borrow().is_empty() && !self.go_on_to_prepare(rng) {
+            return false;
+        }
         let mut batch = Batch::new();
         for _ in 0..if rng.random_bool(0.2) { 3 } else { 1 } {
             let write = self.any_write(rng);

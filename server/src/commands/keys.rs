@@ -10,7 +10,9 @@ use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse;
+use crate::execute::preparing::put_at_once;
 use crate::execute::spec::{Flags, KeySpec, Keys};
+use crate::execute::storing::store_copy;
 
 const SAME_OBJECT: CommandError = CommandError::text("ERR source and destination objects are the same");
 const LOOKED_AT: &[KeySpec] = &[KeySpec::all(1, &["RO"])];
@@ -94,9 +96,30 @@ fn type_of<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
     Ok(())
 }
 
-/// Makes a key what `entry` is: its value, its expiry, and the encoding that it shows.
-fn put_whole<'a>(cx: &mut Context<'_, 'a>, db: u8, key: &'a [u8], entry: &Entry) {
+/// Makes a key what `entry`, that of `from`, is: its value, its expiry, and the encoding that it shows.
+/// `false` if the value is large: it is being prepared, and the command does nothing else until it runs again.
+fn put_whole<'a>(
+    cx: &mut Context<'_, 'a>,
+    from: &'a [u8],
+    (db, key): (u8, &'a [u8]),
+    entry: &Entry,
+) -> Result<bool, CommandError> {
+    if cx.put_ready(db, key).is_some() {
+        return Ok(true);
+    }
     let (expiry, sticky) = (entry.expiry(), entry.sticky());
+    if entry.is_large() && !cx.keys.is_logged() {
+        cx.write_in(db, key.into(), put_at_once(entry.kind(), entry.made(), expiry, sticky));
+        return Ok(true);
+    }
+    let bytes = if entry.is_large() { entry.bytes_about() } else { 0 };
+    if cx.is_long(entry.count(), bytes) && cx.may_prepare(key) {
+        let copy = cx.keys.copy(entry);
+        cx.prepare((db, key), entry.kind(), &[from], 0, async move |steps, preparing| {
+            store_copy(&steps, preparing, &copy).await
+        })?;
+        return Ok(false);
+    }
     match entry.value() {
         ValueRef::String(value) => {
             cx.write_in(db, key.into(), Change::Put { value: value.to_vec().into(), expiry });
@@ -109,13 +132,16 @@ fn put_whole<'a>(cx: &mut Context<'_, 'a>, db: u8, key: &'a [u8], entry: &Entry)
             cx.write_in(db, key.into(), Change::Image { kind: entry.kind(), elements, expiry, sticky });
         }
     }
+    Ok(true)
 }
 
 fn rename<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let (from, to) = (args.at(1), args.at(2));
     let entry = cx.entry(from).ok_or(CommandError::NoSuchKey)?;
     if from != to {
-        put_whole(cx, cx.db, to, entry);
+        if !put_whole(cx, from, (cx.db, to), entry)? {
+            return Ok(());
+        }
         cx.write(from, Change::Delete);
     }
     cx.reply.ok();
@@ -128,7 +154,9 @@ fn renamenx<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     // The same name is taken, too.
     let is_free = cx.entry(to).is_none();
     if is_free {
-        put_whole(cx, cx.db, to, entry);
+        if !put_whole(cx, from, (cx.db, to), entry)? {
+            return Ok(());
+        }
         cx.write(from, Change::Delete);
     }
     cx.reply.integer(i64::from(is_free));
@@ -181,10 +209,12 @@ fn copy<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
     }
     let is_free = || options.replace || cx.keys.get(options.db, to).is_none();
     let copied = cx.entry(from).filter(|_| is_free());
-    cx.reply.integer(i64::from(copied.is_some()));
-    if let Some(entry) = copied {
-        put_whole(cx, options.db, to, entry);
+    if let Some(entry) = copied
+        && !put_whole(cx, from, (options.db, to), entry)?
+    {
+        return Ok(());
     }
+    cx.reply.integer(i64::from(copied.is_some()));
     Ok(())
 }
 
@@ -201,11 +231,13 @@ fn move_key<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
         return Err(SAME_OBJECT);
     }
     let moved = cx.entry(key).filter(|_| cx.keys.get(db, key).is_none());
-    cx.reply.integer(i64::from(moved.is_some()));
     if let Some(entry) = moved {
-        put_whole(cx, db, key, entry);
+        if !put_whole(cx, key, (db, key), entry)? {
+            return Ok(());
+        }
         cx.write(key, Change::Delete);
     }
+    cx.reply.integer(i64::from(moved.is_some()));
     Ok(())
 }
 

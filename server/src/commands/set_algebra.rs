@@ -14,6 +14,7 @@ use crate::execute::context::Context;
 use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
 use crate::execute::steps::{CAPACITY_MAX, LOOKED_UP, Steps, at_once};
+use crate::execute::storing::Storing;
 
 const GROW: Flags = Flags::WRITE.with(Flags::DENYOOM);
 
@@ -58,6 +59,10 @@ enum Combine {
     Union,
     Diff,
 }
+
+/// Of a union of so many sources, a member is looked for in those before its own. Of more, all members are
+/// noted, and to free the notes takes longer than a step.
+pub(super) const LOOKED_FOR_MAX: usize = 8;
 
 /// Sets to combine; `None` for those that are missing.
 type Sets<'c> = SmallVec<[Option<SetRef<'c>>; 4]>;
@@ -124,13 +129,23 @@ async fn inter<'c>(steps: &Steps, sets: Sets<'c>, limit: usize) -> Vec<&'c [u8]>
 
 async fn union<'c>(steps: &Steps, sets: &Sets<'c>) -> Vec<&'c [u8]> {
     let total: usize = sets.iter().flatten().map(SetRef::len).sum();
-    let mut members = Vec::with_capacity(total.min(CAPACITY_MAX));
-    let is_one = sets.len() == 1;
     // As large as it may become: to grow takes longer than a step.
-    let seen = if is_one { 0 } else { total.min(CAPACITY_MAX) };
-    let mut seen = HashSet::<&[u8], _>::with_capacity_and_hasher(seen, RandomState::default());
+    let mut members = Vec::with_capacity(total.min(CAPACITY_MAX));
+    if sets.len() <= LOOKED_FOR_MAX {
+        for (index, set) in sets.iter().enumerate() {
+            let before = &sets[..index];
+            for member in set.iter().flat_map(SetRef::iter) {
+                if !is_in(steps, before.iter().flatten().map(|set| set.contains(member))).await {
+                    members.push(member);
+                }
+            }
+        }
+        return members;
+    }
+    let mut seen =
+        HashSet::<&[u8], _>::with_capacity_and_hasher(total.min(CAPACITY_MAX), RandomState::default());
     for member in sets.iter().flatten().flat_map(SetRef::iter) {
-        if is_one || seen.insert(member) {
+        if seen.insert(member) {
             members.push(member);
         }
         steps.pass(1 + LOOKED_UP).await;
@@ -193,7 +208,23 @@ fn sdiffstore<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
 }
 
 fn store<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, combine: Combine) -> Result<(), CommandError> {
-    let sets = sets_of(entries_at(cx, args.tail(2).iter())?.into_iter());
+    let entries = entries_at(cx, args.tail(2).iter())?;
+    if let Some(elements) = cx.put_ready(cx.db, args.at(1)) {
+        cx.reply.integer(elements as i64);
+        return Ok(());
+    }
+    if let Some(copies) = cx.copies_to_prepare(args.at(1), &entries) {
+        let (target, sources): (_, Vec<_>) = ((cx.db, args.at(1)), args.tail(2).iter().collect());
+        return cx.prepare(target, Kind::Set, &sources, copies.elements(), async move |steps, preparing| {
+            let members = combine.members(&steps, sets_of(copies.entries()), usize::MAX).await;
+            let mut storing = Storing::new(steps, preparing, Kind::Set);
+            for member in members {
+                storing.element(member).await?;
+            }
+            storing.end().await
+        });
+    }
+    let sets = sets_of(entries.into_iter());
     let mut image = ImageBuilder::new(Kind::Set);
     for member in at_once(async |steps| combine.members(steps, sets, usize::MAX).await) {
         image.push_element(member);

@@ -20,6 +20,7 @@ use crate::execute::context::Context;
 use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
 use crate::execute::steps::{Steps, at_once};
+use crate::execute::storing::Storing;
 
 const CATEGORIES: &[&str] = &["@set", "@sortedset", "@list", "@dangerous"];
 const COMPLEXITY: &str = "O(N+M*log(M)) for N elements of which M are returned";
@@ -163,6 +164,34 @@ fn run<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, options: &Options<'a>) -> R
             Ok(())
         });
         return Ok(());
+    }
+    if let Some(target) = options.store_at.map(|index| args.at(index))
+        && !options.has_patterns()
+    {
+        if let Some(elements) = cx.put_ready(cx.db, target) {
+            cx.reply.integer(elements as i64);
+            return Ok(());
+        }
+        if let Some(entry) = entry
+            && cx.may_prepare(target)
+            && cx.runs_long([(entry, entry.count().saturating_mul(options.shown().len()))].into_iter())
+        {
+            let (key, copy, args, target) =
+                (args.at(1), cx.keys.copy(entry), args.to_owned(), (cx.db, target));
+            let gathered = entry.count();
+            return cx.prepare(target, Kind::List, &[key], gathered, async move |steps, preparing| {
+                let options = Options::parse(args.as_args(), true)?;
+                let elements = sorted(&steps, None, Some(copy.value()), &options).await?;
+                let mut storing = Storing::new(steps, preparing, Kind::List);
+                for element in elements {
+                    for get in options.shown() {
+                        let shown = look_up(None, get, element).unwrap_or_default();
+                        storing.element(&shown).await?;
+                    }
+                }
+                storing.end().await
+            });
+        }
     }
     let value = entry.map(|entry| entry.value());
     let elements = at_once(async |steps| sorted(steps, Some(cx), value, options).await)?;

@@ -9,7 +9,7 @@ use tarn_engine::record::Kind;
 use tarn_engine::value::{ImageBuilder, SetRef, ValueRef, ZSetRef};
 use tarn_resp::Args;
 
-use super::set_algebra::{is_in, store_image};
+use super::set_algebra::{LOOKED_FOR_MAX, is_in, store_image};
 use super::zsets::{stored, write_member, write_members, write_members_head};
 use crate::commands::decided::Decided;
 use crate::error::CommandError;
@@ -18,6 +18,7 @@ use crate::execute::context::{Context, Copies};
 use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
 use crate::execute::steps::{CAPACITY_MAX, LOOKED_UP, Steps, at_once};
+use crate::execute::storing::Storing;
 
 const READ: Flags = Flags::READONLY.with(Flags::MOVABLEKEYS);
 const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLEKEYS);
@@ -242,6 +243,26 @@ impl<'c> Request<'c> {
     async fn union(self, steps: &Steps) -> Vec<(&'c [u8], f64)> {
         // As large as it may become: to grow takes longer than a step.
         let total: usize = self.sources.iter().map(|(source, _)| source.len()).sum();
+        if self.sources.len() <= LOOKED_FOR_MAX {
+            let mut members = Vec::with_capacity(total.min(CAPACITY_MAX));
+            for (index, (source, weight)) in self.sources.iter().enumerate() {
+                let (before, behind) = (&self.sources[..index], &self.sources[index + 1..]);
+                for (member, score) in source.members() {
+                    if is_in(steps, before.iter().map(|(source, _)| source.score(member).is_some())).await {
+                        continue;
+                    }
+                    let mut total = number_or_zero(weight * score);
+                    for (source, weight) in behind {
+                        if let Some(score) = source.score(member) {
+                            total = self.aggregate.apply(total, number_or_zero(weight * score));
+                        }
+                        steps.pass(LOOKED_UP).await;
+                    }
+                    members.push((member, total));
+                }
+            }
+            return members;
+        }
         let mut scores = Decided::with_capacity(total.min(CAPACITY_MAX));
         for (source, weight) in &self.sources {
             for (member, score) in source.members() {
@@ -360,6 +381,22 @@ fn store<'a>(
     combine: Combine,
 ) -> Result<(), CommandError> {
     let request = Request::parse(cx, args, 2, name, combine, Use::Store)?;
+    if let Some(elements) = cx.put_ready(cx.db, args.at(1)) {
+        cx.reply.integer(elements as i64);
+        return Ok(());
+    }
+    if let Some(copies) = cx.copies_to_prepare(args.at(1), &request.entries) {
+        let sources: Vec<_> = args.tail(3).iter().take(request.sources.len()).collect();
+        let (target, request) = ((cx.db, args.at(1)), request.detached());
+        return cx.prepare(target, Kind::ZSet, &sources, copies.elements(), async move |steps, preparing| {
+            let members = request.of_copies(&copies).sorted(&steps, combine).await;
+            let mut storing = Storing::new(steps, preparing, Kind::ZSet);
+            for (member, score) in members {
+                storing.scored(member, stored(score)).await?;
+            }
+            storing.end().await
+        });
+    }
     let members = at_once(async |steps| request.sorted(steps, combine).await);
     let mut image = ImageBuilder::new(Kind::ZSet);
     for (member, score) in members {

@@ -15,6 +15,7 @@ use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
+use crate::execute::storing::Storing;
 
 const READ: Flags = Flags::READONLY;
 const ACCESS: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
@@ -255,10 +256,29 @@ fn reply_with<'a>(
 
 fn zrangestore<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let request = Request::parse(args, Form { by: None, reverse: None, key_at: 2, stores: true })?;
+    let entry = cx.entry_of(args.at(2), Kind::ZSet)?;
+    if let Some(elements) = cx.put_ready(cx.db, args.at(1)) {
+        cx.reply.integer(elements as i64);
+        return Ok(());
+    }
     let mut image = ImageBuilder::new(Kind::ZSet);
-    if let Some(zset) = cx.zset(args.at(2))? {
+    if let Some(entry) = entry
+        && let ValueRef::ZSet(zset) = entry.value()
+    {
         // Their order in the request makes no difference any more.
         let range = request.indices(zset);
+        if cx.may_prepare(args.at(1)) && cx.runs_long([(entry, range.len())].into_iter()) {
+            let (target, copy) = ((cx.db, args.at(1)), cx.keys.copy(entry));
+            return cx.prepare(target, Kind::ZSet, &[args.at(2)], 0, async move |steps, preparing| {
+                let mut storing = Storing::new(steps, preparing, Kind::ZSet);
+                if let ValueRef::ZSet(zset) = copy.value() {
+                    for (member, score) in zset.iter_from(range.start).take(range.len()) {
+                        storing.scored(member, score).await?;
+                    }
+                }
+                storing.end().await
+            });
+        }
         zset.iter_from(range.start)
             .take(range.len())
             .for_each(|(member, score)| image.push_scored(member, score));

@@ -314,6 +314,7 @@ const fn may_serve(change: &Change<'_>) -> bool {
             | Change::ListInsert { .. }
             | Change::ZSetPut { .. }
             | Change::Image { kind: Kind::List | Kind::ZSet, .. }
+            | Change::Prepared { kind: Kind::List | Kind::ZSet, .. }
     )
 }
 

@@ -75,7 +75,8 @@ impl<'e> Call<'e> {
         result: &Result<T, CommandError>,
     ) {
         let Call { server, watch, counter, command, calls, weight, slow_us, began } = self;
-        if matches!(result, Err(CommandError::GateBusy | CommandError::LogBehind)) {
+        if matches!(result, Err(CommandError::GateBusy | CommandError::LogBehind | CommandError::Unprepared))
+        {
             // It has changed nothing, and is run again.
             counter.calls.store(calls, Ordering::Relaxed);
             return;
@@ -125,7 +126,10 @@ pub(crate) fn note_rest(server: &Shared, worker: usize, client: &Client, rest: &
     let counter = &server.stats.workers[worker].commands[slot];
     let nanos = took.as_nanos() as u64;
     add(&counter.nanos, nanos);
-    if server.live.tracks_latency() {
+    if rest.runs_again() {
+        // That is the call.
+        counter.calls.store(counter.calls.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    } else if server.live.tracks_latency() {
         counter.latencies.note(nanos, 1);
     }
     let slow_us = server.live.slow_us();

@@ -12,6 +12,7 @@ use crate::analytics::sql::Asked;
 use crate::config::rewriter;
 use crate::error::CommandError;
 use crate::execute::blocking::BlockRequest;
+use crate::execute::preparing::Ready;
 use crate::execute::spec::Flags;
 use crate::execute::steps::Rest;
 use crate::execute::transaction::{Transaction, Watching};
@@ -89,6 +90,8 @@ pub struct Client {
     pub searching: Option<Box<dyn Searching>>,
     /// Bytes that the output buffer may have behind the reply to its command.
     pub reply_end_max: usize,
+    /// What its command has prepared, which runs again.
+    pub(crate) ready: Option<Box<Ready>>,
     /// The newest change that it made, or was told of.
     pub seen: Lsn,
 }
@@ -116,6 +119,7 @@ impl Client {
             asked: None,
             searching: None,
             reply_end_max: usize::MAX,
+            ready: None,
             seen: Lsn::ZERO,
         }
     }

@@ -19,9 +19,13 @@ use crate::config::AppendFsync;
 use crate::error::CommandError;
 use crate::execute::blocking::{AwaitedLog, BlockRequest, acknowledge};
 use crate::execute::client::{After, Client};
+use crate::execute::preparing::{ATTEMPTS, Place, Preparing, Ready};
 use crate::execute::services::Services;
 use crate::execute::steps::{GATHERED_MIN, MUCH, Rest, STEP, Steps};
+use crate::execute::storing::Stored;
 
+/// Bytes of a key that a value is prepared for, at most.
+const PREPARED_KEY_MAX: usize = 4 << 10;
 /// Elements that are written between two looks at the time of a step, and about how many bytes.
 const PART_ELEMENTS: usize = 64;
 const PART_BYTES: usize = 16 << 10;
@@ -277,6 +281,11 @@ impl<'c, 'a> Context<'c, 'a> {
         Some(Copies { copies, places, elements })
     }
 
+    /// Copies of these entries, if a command that stores what it makes of all of them is to prepare that.
+    pub(crate) fn copies_to_prepare(&self, key: &[u8], entries: &[Option<&Entry>]) -> Option<Copies> {
+        self.may_prepare(key).then(|| self.copies_if_long(entries)).flatten()
+    }
+
     /// Whether a command that goes through so many elements, or bytes, is to run in steps. One within a
     /// transaction does not, nor one that runs in the stead of a client that waits.
     #[inline]
@@ -302,6 +311,75 @@ impl<'c, 'a> Context<'c, 'a> {
         };
         let rest = Rest::new(self.reply.protocol(), step, gathers, held_max, run);
         self.client.after = After::Steps(Box::new(rest));
+    }
+
+    /// Whether a command that is long is to prepare the value that it stores at `key`, instead of doing all at once.
+    pub(crate) fn may_prepare(&self, key: &[u8]) -> bool {
+        // Each part has the key.
+        key.len() <= PREPARED_KEY_MAX && self.ready().is_none_or(|ready| ready.attempts < ATTEMPTS)
+    }
+
+    /// Has a value of this kind prepared for a key, in steps without a latch, from copies of `sources`; then
+    /// the command runs again, and [`Context::put_ready`] puts the value in its place. The command changes
+    /// and replies nothing now. Before `run` stores anything it gathers about so many elements.
+    pub(crate) fn prepare(
+        &mut self,
+        (db, key): (u8, &[u8]),
+        kind: Kind,
+        sources: &[&[u8]],
+        gathered: usize,
+        run: impl AsyncFnOnce(Rc<Steps>, &mut Preparing) -> Result<Stored, CommandError> + 'static,
+    ) -> Result<(), CommandError> {
+        let engine = self.server.shared_engine().ok_or(CommandError::NoSuchKey)?;
+        let source = |key: &&[u8]| ((self.db, Box::from(*key)), self.entry(key).map(Entry::lsn));
+        let sources: Vec<(Place, _)> = sources.iter().map(source).collect();
+        let attempts = 1 + self.ready().map_or(0, |ready| ready.attempts);
+        let target: Place = (db, key.into());
+        self.run_in_steps(gathered, async move |steps| {
+            let mut preparing = Preparing::begin(engine, &target, kind)?;
+            let (stored, is_void) = match run(steps.clone(), &mut preparing).await {
+                // The log was switched off or on.
+                Err(CommandError::Unprepared) => ((None, 0), true),
+                stored => (stored?, false),
+            };
+            let (change, elements) = stored;
+            let (is_used, has_run) = (false, false);
+            steps.be_ready(Ready {
+                sources,
+                change,
+                elements,
+                preparing,
+                attempts,
+                is_void,
+                is_used,
+                has_run,
+            });
+            Ok(())
+        });
+        Ok(())
+    }
+
+    /// Puts the value in its place that was prepared for a key, if what it was made of has not changed since;
+    /// how many elements it has. If it is empty, the key is deleted.
+    pub(crate) fn put_ready(&mut self, db: u8, key: &'a [u8]) -> Option<usize> {
+        let ready = self.ready().filter(|ready| !ready.is_void)?;
+        let newest = |(db, key): &Place| self.keys.get(*db, key).map(Entry::lsn);
+        if ready.sources.iter().any(|(source, lsn)| newest(source) != *lsn) {
+            return None;
+        }
+        let (change, elements) = (ready.change.clone(), ready.elements);
+        match change {
+            Some(change) => self.write_in(db, key.into(), change),
+            None if self.keys.get(db, key).is_some() => self.write_in(db, key.into(), Change::Delete),
+            None => {}
+        }
+        self.client.ready.iter_mut().for_each(|ready| ready.is_used = true);
+        Some(elements)
+    }
+
+    /// What this very command has prepared.
+    fn ready(&self) -> Option<&Ready> {
+        self.client.ready.as_deref().filter(|ready| !ready.has_run)
     }
 
     /// Replies with those elements of a collection that are in `range`, in steps if they are many. `write`

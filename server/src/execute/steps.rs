@@ -26,6 +26,7 @@ use tarn_engine::record::Lsn;
 use tarn_resp::{Args, OwnedArgs, Protocol, Writer};
 
 use crate::error::CommandError;
+use crate::execute::preparing::Ready;
 use crate::execute::spec::Flags;
 
 /// The time of a step, after which other connections are served.
@@ -57,12 +58,25 @@ pub(crate) struct Steps {
     held_max: usize,
     /// The newest change that the reply reveals beyond what the command saw before its first step.
     seen: Cell<Lsn>,
+    /// How long the next step is to wait.
+    pause: Cell<Option<Duration>>,
+    /// What the command was to prepare.
+    ready: RefCell<Option<Box<Ready>>>,
 }
 
 impl Steps {
     fn new(protocol: Protocol, held_max: usize) -> Steps {
-        let (left, ends, seen) = (Cell::new(0), Cell::new(None), Cell::new(Lsn::ZERO));
-        Steps { protocol, left, ends, reply: RefCell::default(), held: Cell::new(0), held_max, seen }
+        Steps {
+            protocol,
+            left: Cell::new(0),
+            ends: Cell::new(None),
+            reply: RefCell::default(),
+            held: Cell::new(0),
+            held_max,
+            seen: Cell::new(Lsn::ZERO),
+            pause: Cell::new(None),
+            ready: RefCell::default(),
+        }
     }
 
     /// Says that so many elements, or 64 bytes each, are done. Ends the step if its time is over.
@@ -79,6 +93,18 @@ impl Steps {
         let mut is_over =
             self.ends.get().is_some_and(|(ends, room)| self.replied() >= room || Instant::now() >= ends);
         poll_fn(|_| if std::mem::take(&mut is_over) { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+
+    /// Ends the step; the next one begins after that time.
+    pub(crate) async fn pause(&self, pause: Duration) {
+        self.pause.set(Some(pause));
+        let mut is_over = true;
+        poll_fn(|_| if std::mem::take(&mut is_over) { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+
+    /// Says what the command has prepared: it runs again.
+    pub(crate) fn be_ready(&self, ready: Ready) {
+        *self.ready.borrow_mut() = Some(Box::new(ready));
     }
 
     /// Bytes of the reply that this step has made.
@@ -224,6 +250,21 @@ impl Rest {
     /// Bytes that it holds until its end besides copies of keys.
     pub(crate) fn held(&self) -> usize {
         self.steps.held.get()
+    }
+
+    /// How long the next step is to wait, told once.
+    pub(crate) fn take_pause(&self) -> Option<Duration> {
+        self.steps.pause.take()
+    }
+
+    /// Whether the command has prepared something, and runs again.
+    pub(crate) fn runs_again(&self) -> bool {
+        self.steps.ready.borrow().is_some()
+    }
+
+    /// What the command has prepared, told once.
+    pub(crate) fn take_ready(&self) -> Option<Box<Ready>> {
+        self.steps.ready.borrow_mut().take()
     }
 
     /// Whether it gathers what it will reply.

@@ -28,8 +28,9 @@ use crate::config::AppendFsync;
 use crate::error::CommandError;
 use crate::execute::blocking::{self, BlockRequest, Waiter};
 use crate::execute::call::note_rest;
-use crate::execute::client::{After, Client};
+use crate::execute::client::{After, Client, ReplyMode};
 use crate::execute::executor::Executor;
+use crate::execute::preparing::Ready;
 use crate::execute::steps::Rest;
 use crate::net::handle::ClientHandle;
 use crate::net::stream::Stream;
@@ -182,6 +183,8 @@ impl Connection {
             };
             self.has_more = false;
             loop {
+                // Its command has run again. Dropped here, outside of the gate.
+                drop(self.client.ready.take_if(|ready| ready.has_run));
                 if matches!(ran, Ran::All) && !self.closing {
                     self.worker.send_at_end_of_turn(&self.output);
                     break;
@@ -557,7 +560,27 @@ impl Connection {
         self.output.hold(0);
         let (server, now) = (&self.worker.server, self.worker.server.clock.unix_ms());
         note_rest(server, self.worker.index, &self.client, &rest, now);
+        if let (Ok(None), Some(ready), Some((_, _, args, _))) = (&ran, rest.take_ready(), rest.call()) {
+            self.run_again(args, ready, rest.is_unwanted);
+        }
         ran
+    }
+
+    /// Has a command run next that has prepared a value.
+    fn run_again(&mut self, args: Args<'_>, ready: Box<Ready>, is_unwanted: bool) {
+        self.client.ready = Some(ready);
+        if is_unwanted && self.client.reply_mode == ReplyMode::On {
+            self.client.reply_mode = ReplyMode::Skipping;
+        }
+        let mut input = Vec::with_capacity(args.total_bytes() + 16 * (1 + args.len()) + self.input.len());
+        input.extend_from_slice(format!("*{}\r\n", args.len()).as_bytes());
+        for arg in args {
+            input.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+            input.extend_from_slice(arg);
+            input.extend_from_slice(b"\r\n");
+        }
+        input.append(&mut self.input);
+        self.input = input;
     }
 
     async fn run_all_steps(&mut self, rest: &mut Rest) -> io::Result<Option<End>> {
@@ -601,7 +624,10 @@ impl Connection {
             if self.is_over_limit() {
                 return Ok(Some(End::OutputLimit));
             }
-            tokio::task::yield_now().await;
+            match rest.take_pause() {
+                None => tokio::task::yield_now().await,
+                Some(pause) => tokio::time::sleep(pause).await,
+            }
         }
     }
 

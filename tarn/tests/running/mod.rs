@@ -3,6 +3,7 @@
 // Each test file uses a part of this.
 #![allow(dead_code)]
 
+pub(crate) mod large;
 pub(crate) mod postgres;
 pub(crate) mod redis;
 pub(crate) mod scrape;

@@ -20,6 +20,8 @@ pub struct Group {
     bytes: Vec<u8>,
     count: u32,
     insists: bool,
+    /// The first part of the prepared value that it puts in its place.
+    prepared: Option<Lsn>,
 }
 
 impl Group {
@@ -78,6 +80,12 @@ impl Group {
         self.bytes.clear();
         self.bytes.shrink_to(CAPACITY_KEPT_BYTES);
         self.count = 0;
+        self.prepared = None;
+    }
+
+    /// The first part of the prepared value that a record here says a key holds.
+    pub(crate) fn prepared(&self) -> Option<Lsn> {
+        self.prepared
     }
 
     /// Copies the group to the end of a block's body. REQUIRES: it is not empty.
@@ -94,7 +102,9 @@ impl Group {
 
     fn push_change(&mut self, db: u8, key: &[u8], change: &Change<'_>) {
         let (record_kind, expiry) = kind_and_expiry(change);
-        let flags = if matches!(change, Change::Image { sticky: true, .. }) { FLAG_STICKY } else { 0 };
+        let sticky =
+            matches!(change, Change::Image { sticky: true, .. } | Change::Prepared { sticky: true, .. });
+        let flags = if sticky { FLAG_STICKY } else { 0 };
         self.head(record_kind, flags, db, expiry);
         self.field(key);
         match change {
@@ -127,6 +137,17 @@ impl Group {
                 debug_assert!(*kind != Kind::String, "the image of a string is a Put");
                 self.bytes.push(*kind as u8);
                 self.field(elements);
+            }
+            Change::PreparedPart { kind, begun, bytes } => {
+                self.bytes.push(*kind as u8);
+                put_varint(&mut self.bytes, begun.0);
+                self.field(bytes);
+            }
+            Change::Prepared { kind, begun, parts, .. } => {
+                self.bytes.push(*kind as u8);
+                put_varint(&mut self.bytes, begun.0);
+                put_varint(&mut self.bytes, *parts);
+                self.prepared = Some(*begun);
             }
             Change::RenewalPart { kind, at, bytes } => {
                 self.bytes.push(*kind as u8);
@@ -164,6 +185,8 @@ fn kind_and_expiry(change: &Change<'_>) -> (u8, Option<UnixMs>) {
         Change::Put { expiry, .. } => return (kind::PUT, *expiry),
         Change::Expire(expiry) => return (kind::EXPIRE, *expiry),
         Change::Image { expiry, .. } => return (kind::IMAGE, *expiry),
+        Change::Prepared { expiry, .. } => return (kind::PREPARED, *expiry),
+        Change::PreparedPart { .. } => kind::PREPARED_PART,
         Change::Patch { .. } => kind::PATCH,
         Change::Delete => kind::DELETE,
         Change::HashPut { .. } => kind::HASH_PUT,

@@ -7,7 +7,8 @@
 //! - the newest of each field or member;
 //! - `base` and all after it, for a list, for a string changed in part, and for a string or a document given
 //!   a new expiry, whose records build on each other;
-//! - `base`, for a collection that an image began: one record for many elements, needed until the key goes;
+//! - `base`, for a collection that an image or a prepared value began: one record, or the parts since it,
+//!   for many elements, needed until the key goes; elements that say an older record came with it;
 //! - the newest `Expire`.
 
 use smallvec::SmallVec;
@@ -15,7 +16,7 @@ use smallvec::SmallVec;
 mod renewed;
 
 use super::readers::Retained;
-use crate::record::{BYTES_MAX, Change, Kind, Lsn, Side, UnixMs};
+use crate::record::{BYTES_MAX, Change, Kind, Lsn, Made, Side, UnixMs};
 use crate::value::block::Header;
 use crate::value::body::Body;
 use crate::value::stored::{NotStored, Stored};
@@ -101,6 +102,13 @@ impl Entry {
                 return Entry::from_image(key, header, elements);
             }
             Change::RenewalBegins { kind, length } => return Entry::unfilled(key, *kind, *length, lsn),
+            Change::Prepared { kind, begun, expiry, sticky, value, .. } => {
+                let base = Some(*begun).filter(|begun| *begun != Lsn::ZERO).unwrap_or(lsn);
+                let base = Some(base);
+                let header =
+                    Header { kind: *kind, sticky: *sticky, lsn, expiry: *expiry, base, expiry_lsn: None };
+                return Body::made(&header, key, value).map(|body| Entry { body });
+            }
             Change::Patch { .. } => Kind::String,
             Change::HashPut { .. } => Kind::Hash,
             Change::SetAdd { .. } => Kind::Set,
@@ -162,6 +170,16 @@ impl Entry {
             _ => Some(self.base()),
         };
         newest == Some(lsn)
+    }
+
+    /// Whether the value was prepared since the record `begun`, and so needs its parts.
+    pub(crate) fn is_prepared_since(&self, begun: Lsn) -> bool {
+        self.body.block().header().base == Some(begun)
+    }
+
+    /// The value, for another key to hold it. If it is large, the two share nodes until one is changed.
+    pub fn made(&self) -> Made {
+        self.body.to_made()
     }
 
     /// The newest record of an element with a name.
@@ -278,7 +296,7 @@ impl Entry {
     ) -> Result<Applied, Mismatch> {
         match change {
             Change::Put { value, expiry } => self.replace(value, *expiry, lsn, retired),
-            Change::Image { .. } => {
+            Change::Image { .. } | Change::Prepared { .. } => {
                 let image = Entry::create(self.key(), change, lsn).ok_or(Mismatch)?;
                 std::mem::replace(self, image).retire(retired);
                 return Ok(Applied::Kept);
@@ -315,7 +333,7 @@ impl Entry {
         retired: &mut Retired,
     ) -> Result<(Applied, OldVersion), Mismatch> {
         let (new, applied) = match change {
-            Change::Put { .. } | Change::Image { .. } => {
+            Change::Put { .. } | Change::Image { .. } | Change::Prepared { .. } => {
                 (Entry::create(self.key(), change, lsn).ok_or(Mismatch)?, Applied::Kept)
             }
             Change::Delete => {
@@ -351,7 +369,7 @@ impl Entry {
             Kind::String | Kind::List | Kind::Json => key_lsns.push(header.lsn),
             Kind::Set | Kind::ZSet | Kind::Hash => {
                 let lsns = self.body.packed_lsns();
-                retired.lsns.extend(lsns.filter(|lsn| Some(*lsn) != header.base));
+                retired.lsns.extend(lsns.filter(|lsn| header.base.is_none_or(|base| *lsn > base)));
             }
         }
         key_lsns.sort_unstable();
@@ -454,7 +472,8 @@ impl Entry {
     /// large sorted set.
     pub(super) fn put_members(&mut self, members: &[u8], lsn: Lsn, retired: &mut Retired) {
         let image = self.body.block().header().base;
-        let retire = |old| retired.lsns.extend(Some(old).filter(|old| Some(*old) != image));
+        let retire =
+            |old| retired.lsns.extend(Some(old).filter(|old| image.is_none_or(|image| *old > image)));
         self.body.zset_put_all(members, retire);
         self.body.block_mut().set_lsn(lsn);
     }
@@ -513,9 +532,11 @@ impl Entry {
         if self.kind() == kind { Ok(()) } else { Err(Mismatch) }
     }
 
-    /// Reports an element's former record, unless it is an image that other elements may still need.
+    /// Reports an element's former record, unless it is what the collection began with, which other elements
+    /// may still need, or older: such an element came with a prepared value.
     fn outdate(&self, old: Option<Lsn>, retired: &mut Retired) {
-        retired.lsns.extend(old.filter(|_| old != self.body.block().header().base));
+        let base = self.body.block().header().base;
+        retired.lsns.extend(old.filter(|old| base.is_none_or(|base| *old > base)));
     }
 }
 

@@ -57,6 +57,9 @@ impl Executor<'_> {
         }
         if !batch.is_empty() {
             latched.commit(&batch, self.group)?;
+            if let Some(ready) = client.ready.as_mut().filter(|ready| ready.is_used) {
+                ready.preparing.end();
+            }
         }
         let (seen, met_expired, lookups) = (latched.seen(), latched.met_expired(), latched.lookups());
         latched.release();

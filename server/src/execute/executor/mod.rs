@@ -141,6 +141,9 @@ impl<'e> Executor<'e> {
                 self.refused_at
             }
         };
+        if !matches!(client.after, After::Postpone | After::Pause) {
+            client.ready.iter_mut().for_each(|ready| ready.has_run = true);
+        }
         match &mut client.after {
             // There is no reply yet, nor one to be skipped.
             After::Postpone | After::Pause => out.truncate(start),
@@ -174,6 +177,7 @@ impl<'e> Executor<'e> {
         args: Args<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Lsn, CommandError> {
+        let start = out.len();
         let resolved = resolve(found, args, || self.allows_debug(client));
         let resolved = resolved.map_err(|error| client.reject(Flags::NONE, error))?;
         let Resolved { command, slot, .. } = resolved;
@@ -204,7 +208,13 @@ impl<'e> Executor<'e> {
             self.queue(command, slot, client, args, out);
             return Ok(Lsn::ZERO);
         }
-        match self.run_counted(command, slot, client, args, out) {
+        let mut result = self.run_counted(command, slot, client, args, out);
+        if matches!(result, Err(CommandError::Unprepared)) {
+            client.ready.iter_mut().for_each(|ready| (ready.is_void, ready.is_used) = (true, false));
+            out.truncate(start);
+            result = self.run_counted(command, slot, client, args, out);
+        }
+        match result {
             // Nothing has changed: it can be run again.
             Err(CommandError::LogBehind | CommandError::GateBusy) => {
                 client.after = After::Postpone;

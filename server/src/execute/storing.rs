@@ -1,0 +1,141 @@
+//! Values on their way to a key, in steps: each part is logged when it is full.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tarn_engine::Entry;
+use tarn_engine::record::{Change, Kind};
+use tarn_engine::value::{ImageBuilder, Making, ValueRef};
+
+use crate::error::CommandError;
+use crate::execute::preparing::Preparing;
+use crate::execute::steps::Steps;
+
+/// Bytes of a part.
+const PART_BYTES: usize = 32 << 10;
+/// How long a part waits when the log has no room for it.
+const ROOM_PAUSE: Duration = Duration::from_millis(1);
+/// The work of adding an element to a collection.
+const ADDED: usize = 8;
+
+/// What was stored: the change that puts it in its place (`None` if it is empty), and its elements.
+pub(crate) type Stored = (Option<Change<'static>>, usize);
+
+async fn log(steps: &Steps, preparing: &mut Preparing, bytes: &[u8]) -> Result<(), CommandError> {
+    loop {
+        if preparing.has_room() {
+            match preparing.add(bytes) {
+                Err(CommandError::LogBehind) => {}
+                added => {
+                    steps.pass(bytes.len() / 64).await;
+                    return added;
+                }
+            }
+        }
+        steps.pause(ROOM_PAUSE).await;
+    }
+}
+
+/// Prepares the value of an entry for another key.
+pub(crate) async fn store_copy(
+    steps: &Steps,
+    preparing: &mut Preparing,
+    entry: &Entry,
+) -> Result<Stored, CommandError> {
+    let (kind, value) = (entry.kind(), entry.value());
+    if let Some(bytes) = value.bytes() {
+        for piece in bytes.pieces(0..bytes.len()).flat_map(|piece| piece.chunks(PART_BYTES)) {
+            log(steps, preparing, piece).await?;
+        }
+    }
+    let mut part = ImageBuilder::new(kind);
+    match value {
+        ValueRef::String(_) | ValueRef::Json(_) => {}
+        ValueRef::List(list) => {
+            for element in list.iter_from(0) {
+                part.push_element(element);
+                log_if_full(steps, preparing, &mut part, kind).await?;
+            }
+        }
+        ValueRef::Set(set) => {
+            for member in set.iter() {
+                part.push_element(member);
+                log_if_full(steps, preparing, &mut part, kind).await?;
+            }
+        }
+        ValueRef::Hash(hash) => {
+            for (field, value) in hash.iter() {
+                part.push_field(field, value);
+                log_if_full(steps, preparing, &mut part, kind).await?;
+            }
+        }
+        ValueRef::ZSet(zset) => {
+            for (member, score) in zset.iter_from(0) {
+                part.push_scored(member, score);
+                log_if_full(steps, preparing, &mut part, kind).await?;
+            }
+        }
+    }
+    log(steps, preparing, &part.finish()).await?;
+    let change = preparing.change(kind, entry.made(), entry.expiry(), entry.sticky());
+    Ok((Some(change), entry.count()))
+}
+
+async fn log_if_full(
+    steps: &Steps,
+    preparing: &mut Preparing,
+    part: &mut ImageBuilder,
+    kind: Kind,
+) -> Result<(), CommandError> {
+    steps.pass(1).await;
+    if part.bytes_len() < PART_BYTES {
+        return Ok(());
+    }
+    let full = std::mem::replace(part, ImageBuilder::new(kind)).finish();
+    log(steps, preparing, &full).await
+}
+
+/// A collection that a command makes.
+pub(crate) struct Storing<'p> {
+    steps: Rc<Steps>,
+    kind: Kind,
+    preparing: &'p mut Preparing,
+    making: Making,
+}
+
+impl<'p> Storing<'p> {
+    /// An empty one.
+    pub(crate) fn new(steps: Rc<Steps>, preparing: &'p mut Preparing, kind: Kind) -> Storing<'p> {
+        Storing { steps, kind, preparing, making: Making::new(kind) }
+    }
+
+    /// Adds an element of a list, or a member of a set that it does not have.
+    pub(crate) async fn element(&mut self, element: &[u8]) -> Result<(), CommandError> {
+        self.making.push_element(element);
+        self.pass().await
+    }
+
+    /// Adds a member of a sorted set that it does not have.
+    pub(crate) async fn scored(&mut self, member: &[u8], score: f64) -> Result<(), CommandError> {
+        self.making.push_scored(member, score);
+        self.pass().await
+    }
+
+    async fn pass(&mut self) -> Result<(), CommandError> {
+        self.steps.pass(ADDED).await;
+        if self.making.part_bytes() < PART_BYTES {
+            return Ok(());
+        }
+        let part = self.making.take_part();
+        log(&self.steps, self.preparing, &part).await
+    }
+
+    /// All of it is there.
+    pub(crate) async fn end(mut self) -> Result<Stored, CommandError> {
+        let (part, len) = (self.making.take_part(), self.making.len());
+        log(&self.steps, self.preparing, &part).await?;
+        let (value, sticky) = self.making.finish();
+        let change = (len > 0).then(|| self.preparing.change(self.kind, value, None, sticky));
+        Ok((change, len))
+    }
+}
