@@ -291,11 +291,12 @@ impl Store {
 
     /// Commits a write, or several that fit whatever the others do. Returns whether that went well.
     pub(crate) fn commit(&self, rng: &mut SmallRng) -> bool {
-        if rng.random_bool(0.1) {
-            let _ = self.begin_to_prepare(rng);
+        // Each of them writes one group, as all else here does.
+        if rng.random_bool(0.05) && self.begin_to_prepare(rng).is_some() {
+            return true;
         }
-        if rng.random_bool(0.3) && !self.preparing.borrow().is_empty() && !self.go_on_to_prepare(rng) {
-            return false;
+        if rng.random_bool(0.15) && !self.preparing.borrow().is_empty() {
+            return self.go_on_to_prepare(rng);
         }
         let mut batch = Batch::new();
         for _ in 0..if rng.random_bool(0.2) { 3 } else { 1 } {
