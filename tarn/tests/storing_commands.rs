@@ -5,6 +5,7 @@
 mod running;
 
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use running::large::{ELEMENTS, at_once, loaded};
@@ -93,7 +94,7 @@ fn put_back(client: &mut Connection) {
             "MULTI\r\nDEL {key}\r\nSELECT 1\r\nDEL {key} s2\r\nSELECT 2\r\nCOPY {key} {key} DB 0"
         ));
         (0..5).for_each(|_| _ = client.reply());
-        client.ask("EXEC");
+        client.whole("EXEC");
         client.ask("SELECT 0");
     }
     client.ask("DEL s2");
@@ -161,7 +162,7 @@ fn what_happens_meanwhile_is_not_lost() {
         };
         let reply = beside(&running, &mut client, "RENAME h2 to2", others);
         assert_eq!(reply, "+OK", "{round}");
-        // What came after the rename made the old key again.
+        // What came after the rename made the old key again, perhaps with a field that was renamed.
         let all = |client: &mut Connection| {
             let count = |client: &mut Connection, key: &str| {
                 client.ask(&format!("HLEN {key}"))[1..].parse::<usize>().unwrap()
@@ -169,7 +170,7 @@ fn what_happens_meanwhile_is_not_lost() {
             count(client, "h2") + count(client, "to2")
         };
         let sum = all(&mut client);
-        assert!((ELEMENTS - 1..=ELEMENTS + 1).contains(&sum), "{round}: {sum}");
+        assert!((ELEMENTS - 1..=ELEMENTS + 2).contains(&sum), "{round}: {sum}");
         let (from, to) = (look(&mut client, "h2"), look(&mut client, "to2"));
         running.restart();
         client = running.connect();
@@ -181,19 +182,18 @@ fn what_happens_meanwhile_is_not_lost() {
 #[test]
 fn a_command_whose_key_changes_each_time_meanwhile_ends_all_the_same() {
     let (running, mut client) = with_more(&["--threads", "1", "--appendonly", "yes"]);
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
+    let mut other = running.connect();
     thread::scope(|scope| {
-        let mut other = running.connect();
         scope.spawn(|| {
-            let mut other = std::mem::replace(&mut other, running.connect());
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) {
                 other.ask("HSET h always changes");
             }
         });
         for _ in 0..3 {
             assert_eq!(client.ask("COPY h to REPLACE"), ":1");
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
     });
     assert!(client.ask("HLEN to")[1..].parse::<usize>().unwrap() >= ELEMENTS);
 }
