@@ -202,8 +202,8 @@ fn a_command_whose_key_changes_each_time_meanwhile_ends_all_the_same() {
 fn replies_keep_their_order_and_are_counted_once() {
     let (running, mut client) = with_more(&["--threads", "1", "--slowlog-log-slower-than", "0"]);
     client.ask("CONFIG RESETSTAT");
-    let packet = "ECHO one\r\nCOPY h c\r\nHLEN c\r\nCLIENT REPLY SKIP\r\nRENAME c d\r\nHLEN d\r\nCLIENT REPLY OFF\r\n\
-        RENAME d e\r\nCLIENT REPLY ON\r\nHLEN e\r\nRENAME nokey e\r\nECHO two\r\n";
+    let packet = "ECHO one\r\nCOPY h c\r\nHLEN c\r\nCLIENT REPLY SKIP\r\nRENAME c d\r\nHLEN d\r\n\
+        CLIENT REPLY OFF\r\nRENAME d e\r\nCLIENT REPLY ON\r\nHLEN e\r\nRENAME nokey e\r\nECHO two\r\n";
     client.0.get_mut().write_all(packet.as_bytes()).unwrap();
     let all = format!(":{ELEMENTS}");
     for expected in ["$one", ":1", &all, &all, "+OK", &all, "-ERR no such key", "$two"] {

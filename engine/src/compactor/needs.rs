@@ -6,8 +6,8 @@
 //!   too, whether the record is the newest of what it says;
 //! - a change of a list or of a part of a string: while the entry is made of it, which the entry knows
 //!   (`Entry::base`), so it is asked, where it is now;
-//! - a part of a prepared value, and the record that gave it its key: while it is being prepared, or the entry
-//!   is made of it;
+//! - a part of a prepared value, and the record that gave it its key: while it is being prepared, or the
+//!   entry is made of it;
 //! - a removal (a key, an element, a database): as long as a file may hold an older record of what it took
 //!   away. A file that was compacted after the removal has none. The checkpoint that a start begins with may
 //!   have one too, if it is older than the removal. An image holds what was taken out of it since, as long as

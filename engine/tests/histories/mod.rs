@@ -91,7 +91,7 @@ struct Preparing {
     preparation: Preparation,
     db: u8,
     key: Vec<u8>,
-    /// What the log does not say yet.
+    /// The bytes that the log does not have yet.
     rest: Vec<u8>,
     value: Made,
     sticky: bool,

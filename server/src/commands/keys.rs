@@ -97,7 +97,8 @@ fn type_of<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
 }
 
 /// Makes a key what `entry`, that of `from`, is: its value, its expiry, and the encoding that it shows.
-/// `false` if the value is large: it is being prepared, and the command does nothing else until it runs again.
+/// `false` if the value is large: it is being prepared, and the command does nothing else until it runs
+/// again.
 fn put_whole<'a>(
     cx: &mut Context<'_, 'a>,
     from: &'a [u8],

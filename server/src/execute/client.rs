@@ -90,7 +90,7 @@ pub struct Client {
     pub searching: Option<Box<dyn Searching>>,
     /// Bytes that the output buffer may have behind the reply to its command.
     pub reply_end_max: usize,
-    /// What its command has prepared, which runs again.
+    /// The value that its command has prepared, which runs again.
     pub(crate) ready: Option<Box<Ready>>,
     /// The newest change that it made, or was told of.
     pub seen: Lsn,

@@ -313,7 +313,8 @@ impl<'c, 'a> Context<'c, 'a> {
         self.client.after = After::Steps(Box::new(rest));
     }
 
-    /// Whether a command that is long is to prepare the value that it stores at `key`, instead of doing all at once.
+    /// Whether a command that is long is to prepare the value that it stores at `key`, instead of doing all
+    /// at once.
     pub(crate) fn may_prepare(&self, key: &[u8]) -> bool {
         // Each part has the key.
         key.len() <= PREPARED_KEY_MAX && self.ready().is_none_or(|ready| ready.attempts < ATTEMPTS)
@@ -377,7 +378,7 @@ impl<'c, 'a> Context<'c, 'a> {
         Some(elements)
     }
 
-    /// What this very command has prepared.
+    /// The value that this very command has prepared.
     fn ready(&self) -> Option<&Ready> {
         self.client.ready.as_deref().filter(|ready| !ready.has_run)
     }

@@ -82,7 +82,7 @@ pub(crate) fn put_at_once(kind: Kind, value: Made, expiry: Option<UnixMs>, stick
     Change::Prepared { kind, begun: Lsn::ZERO, parts: 0, expiry, sticky, value }
 }
 
-/// What a command has prepared.
+/// A value that a command has prepared.
 pub(crate) struct Ready {
     /// The keys that it was made of, and the newest change of each; `None`: it is missing.
     pub(crate) sources: Vec<(Place, Option<Lsn>)>,

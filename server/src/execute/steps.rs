@@ -60,7 +60,7 @@ pub(crate) struct Steps {
     seen: Cell<Lsn>,
     /// How long the next step is to wait.
     pause: Cell<Option<Duration>>,
-    /// What the command was to prepare.
+    /// The value that the command was to prepare.
     ready: RefCell<Option<Box<Ready>>>,
 }
 
@@ -262,7 +262,7 @@ impl Rest {
         self.steps.ready.borrow().is_some()
     }
 
-    /// What the command has prepared, told once.
+    /// The value that the command has prepared, told once.
     pub(crate) fn take_ready(&self) -> Option<Box<Ready>> {
         self.steps.ready.borrow_mut().take()
     }

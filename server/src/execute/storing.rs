@@ -18,7 +18,7 @@ const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// The work of adding an element to a collection.
 const ADDED: usize = 8;
 
-/// What was stored: the change that puts it in its place (`None` if it is empty), and its elements.
+/// The outcome: the change that puts it in its place (`None` if it is empty), and its elements.
 pub(crate) type Stored = (Option<Change<'static>>, usize);
 
 async fn log(steps: &Steps, preparing: &mut Preparing, bytes: &[u8]) -> Result<(), CommandError> {
