@@ -5,13 +5,13 @@
 //! payload:  string: its bytes    packed collection: [count 2][elements]    collection in nodes: nothing
 //! ```
 
-use std::mem;
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
 use super::packed::{Buffer, LSN_BYTES, Varint, fill, lsn_at, lsn_bytes, varint_at};
 use super::run::checked_run;
+use super::thin::HEAD_BYTES;
 use crate::record::{Kind, Lsn, UnixMs};
 
 /// The flag: an expiry is there.
@@ -69,25 +69,13 @@ impl Header {
 }
 
 /// Header, key and payload. The default has not even a header: it stands for a block that was taken out.
-#[derive(Clone, Default)]
-pub(crate) struct Block(Box<[u8]>);
-
-/// Tests overwrite a block that is freed: a read of it fails then.
-#[cfg(test)]
-impl Drop for Block {
-    fn drop(&mut self) {
-        std::hint::black_box(&mut self.0).fill(u8::MAX);
-    }
-}
+pub(crate) use super::thin::Thin as Block;
 
 impl Block {
     pub(crate) fn new(header: &Header, key: &[u8], payload: &[u8]) -> Block {
         let head = header.bytes();
         let key_len = Varint::new(key.len());
-        let parts = [&head[..], key_len.as_slice(), key, payload];
-        let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
-        parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        Block(bytes.into_boxed_slice())
+        Block::of(&[&head, key_len.as_slice(), key, payload])
     }
 
     /// The block of an empty packed collection.
@@ -99,7 +87,7 @@ impl Block {
     /// at.
     pub(crate) fn checked(bytes: &[u8]) -> Option<Block> {
         Block::key_of(bytes)?;
-        Some(Block(bytes.into()))
+        Some(Block::of(&[bytes]))
     }
 
     /// The key of the block of these bytes; `None` if its head or its key is none.
@@ -113,67 +101,67 @@ impl Block {
 
     /// All its bytes.
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.0
+        self
     }
 
     /// Bytes of the allocation.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
+    pub(crate) fn bytes(&self) -> usize {
+        HEAD_BYTES + self.len()
     }
 
     /// The sum of the first and the last byte.
     #[inline]
     pub(crate) fn ends(&self) -> usize {
-        [self.0.first(), self.0.last()].into_iter().flatten().map(|byte| usize::from(*byte)).sum()
+        [self.first(), self.last()].into_iter().flatten().map(|byte| usize::from(*byte)).sum()
     }
 
     /// The sum of a byte in each line of the processor's cache, up to `most` bytes.
     #[inline]
     pub(crate) fn lines(&self, most: usize) -> usize {
-        let bytes = &self.0[..self.0.len().min(most)];
+        let bytes = &self[..self.len().min(most)];
         let last = bytes.last().map_or(0, |byte| usize::from(*byte));
         bytes.iter().step_by(CACHE_LINE).fold(last, |sum, byte| sum.wrapping_add(usize::from(*byte)))
     }
 
     #[inline]
     pub(crate) fn kind(&self) -> Kind {
-        Kind::from_u8(self.0[0] & KIND).expect("a block's first byte holds a kind")
+        Kind::from_u8(self[0] & KIND).expect("a block's first byte holds a kind")
     }
 
     #[inline]
     pub(crate) fn lsn(&self) -> Lsn {
-        lsn_at(&self.0[1..])
+        lsn_at(&self[1..])
     }
 
     pub(crate) fn set_lsn(&mut self, lsn: Lsn) {
-        self.0[1..OPTIONAL_AT].copy_from_slice(&lsn_bytes(lsn));
+        self[1..OPTIONAL_AT].copy_from_slice(&lsn_bytes(lsn));
     }
 
     #[inline]
     pub(crate) fn sticky(&self) -> bool {
-        self.0[0] & STICKY != 0
+        self[0] & STICKY != 0
     }
 
     pub(crate) fn set_sticky(&mut self) {
-        self.0[0] |= STICKY;
+        self[0] |= STICKY;
     }
 
     #[inline]
     pub(crate) fn expiry(&self) -> Option<UnixMs> {
-        if self.0[0] & EXPIRY == 0 {
+        if self[0] & EXPIRY == 0 {
             return None;
         }
-        let bytes = self.0[OPTIONAL_AT..].first_chunk().expect("the flag says that an expiry follows");
+        let bytes = self[OPTIONAL_AT..].first_chunk().expect("the flag says that an expiry follows");
         Some(UnixMs::from_le_bytes(*bytes))
     }
 
     pub(crate) fn header(&self) -> Header {
-        let flags = self.0[0];
+        let flags = self[0];
         let mut at = OPTIONAL_AT + if flags & EXPIRY != 0 { 8 } else { 0 };
         let mut lsn_if = |flag: u8| {
             (flags & flag != 0).then(|| {
                 at += LSN_BYTES;
-                lsn_at(&self.0[at - LSN_BYTES..])
+                lsn_at(&self[at - LSN_BYTES..])
             })
         };
         let base = lsn_if(BASE);
@@ -185,44 +173,44 @@ impl Block {
     pub(crate) fn set_header(&mut self, header: &Header) {
         let (end, head) = (self.head_len(), header.bytes());
         if head.len() == end {
-            self.0[..end].copy_from_slice(&head);
+            self[..end].copy_from_slice(&head);
         } else {
-            splice(&mut self.0, 0..end, &[&head]);
+            splice(self, 0..end, &[&head]);
         }
     }
 
     /// Bytes in front of the key's length.
     #[inline]
     fn head_len(&self) -> usize {
-        head_len(self.0[0])
+        head_len(self[0])
     }
 
     #[inline]
     fn key_range(&self) -> Range<usize> {
-        let (len, at) = varint_at(&self.0, self.head_len());
+        let (len, at) = varint_at(self, self.head_len());
         at..at + len
     }
 
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
-        &self.0[self.key_range()]
+        &self[self.key_range()]
     }
 
     #[inline]
     pub(crate) fn payload(&self) -> &[u8] {
-        &self.0[self.key_range().end..]
+        &self[self.key_range().end..]
     }
 
     /// Puts `parts` in the place of the payload's bytes at `at`.
     pub(crate) fn splice_payload(&mut self, at: Range<usize>, parts: &[&[u8]]) {
         let start = self.key_range().end;
-        splice(&mut self.0, start + at.start..start + at.end, parts);
+        splice(self, start + at.start..start + at.end, parts);
     }
 
     /// The payload's bytes, to be changed in place.
     pub(crate) fn payload_mut(&mut self) -> &mut [u8] {
         let start = self.key_range().end;
-        &mut self.0[start..]
+        &mut self[start..]
     }
 
     /// The payload's packed elements.
@@ -256,34 +244,31 @@ pub(crate) struct PackedMut<'a> {
 
 impl Buffer for PackedMut<'_> {
     fn bytes(&self) -> &[u8] {
-        &self.block.0[self.start + COUNT_BYTES..]
+        &self.block[self.start + COUNT_BYTES..]
     }
 
     fn grow(&mut self, by: isize) {
-        let count = packed_parts(&self.block.0[self.start..]).0.checked_add_signed(by);
+        let count = packed_parts(&self.block[self.start..]).0.checked_add_signed(by);
         let count = count.and_then(|count| u16::try_from(count).ok()).expect("a packed collection is small");
-        self.block.0[self.start..self.start + COUNT_BYTES].copy_from_slice(&count.to_le_bytes());
+        self.block[self.start..self.start + COUNT_BYTES].copy_from_slice(&count.to_le_bytes());
     }
 
     fn splice(&mut self, at: Range<usize>, parts: &[&[u8]]) {
         let start = self.start + COUNT_BYTES;
-        splice(&mut self.block.0, start + at.start..start + at.end, parts);
+        splice(self.block, start + at.start..start + at.end, parts);
     }
 }
 
 /// Puts `parts` in the place of the bytes at `at`; without an allocation where the length stays.
-pub(crate) fn splice(bytes: &mut Box<[u8]>, at: Range<usize>, parts: &[&[u8]]) {
+fn splice(bytes: &mut Block, at: Range<usize>, parts: &[&[u8]]) {
     let added: usize = parts.iter().map(|part| part.len()).sum();
-    if added != at.len() {
-        let mut vec = mem::take(bytes).into_vec();
-        let (old, new) = (vec.len(), vec.len() - at.len() + added);
-        if new > old {
-            vec.reserve_exact(new - old);
-            vec.resize(new, 0);
-        }
-        vec.copy_within(at.end..old, at.start + added);
-        vec.truncate(new);
-        *bytes = vec.into_boxed_slice();
+    let (old, new) = (bytes.len(), bytes.len() - at.len() + added);
+    if new > old {
+        bytes.resize(new);
+        bytes.copy_within(at.end..old, at.start + added);
+    } else if new < old {
+        bytes.copy_within(at.end..old, at.start + added);
+        bytes.resize(new);
     }
     fill(&mut bytes[at.start..at.start + added], parts);
 }

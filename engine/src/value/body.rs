@@ -12,6 +12,8 @@ use super::form::Form;
 use super::nodes::{Garbage, Nodes, PACKED_BYTES_MAX, PACKED_COUNT_MAX};
 use super::packed::{self, HASH, LIST, Layout, SET, ZSET};
 use super::string::WHOLE_BYTES_MAX;
+use super::thin::Either;
+use super::thin::Which::{Large, Small};
 use super::tree::Order;
 use super::{HashRef, ListRef, SetRef, ValueRef, ZSetRef, hash, image, limits, list, set, zset};
 use crate::record::{BYTES_MAX, Kind, Lsn, Side};
@@ -19,20 +21,16 @@ use crate::record::{BYTES_MAX, Kind, Lsn, Side};
 /// Bytes from which on an allocation is freed elsewhere: giving it back to the system takes time.
 const BLOCK_BYTES_LARGE: usize = 256 << 10;
 
-/// Block and nodes, in 16 bytes. The kind is the block's; string operations are for strings, and so on.
+/// Block and nodes, in 8 bytes: all is in the block, or it is a large collection or a giant string. The kind
+/// is the block's; string operations are for strings, and so on.
 #[derive(Clone)]
-pub(crate) enum Body {
-    /// All is in the block.
-    Small(Block),
-    /// A large collection, or a giant string.
-    Large(Box<Large>),
-}
+pub(crate) struct Body(Either<Parts>);
 
-const _: () = assert!(size_of::<Body>() == 16, "the two forms are told apart by the block's pointer");
+const _: () = assert!(size_of::<Option<Body>>() == 8, "the two forms are told apart by the pointer");
 
 /// A collection of which the elements are in nodes, or a string in chunks; the block's payload is empty.
 #[derive(Clone)]
-pub(crate) struct Large {
+struct Parts {
     block: Block,
     nodes: Nodes,
 }
@@ -40,9 +38,9 @@ pub(crate) struct Large {
 impl Body {
     #[inline]
     pub(crate) fn block(&self) -> &Block {
-        match self {
-            Body::Small(block) => block,
-            Body::Large(large) => &large.block,
+        match self.0.get() {
+            Small(block) => block,
+            Large(large) => &large.block,
         }
     }
 
@@ -53,30 +51,35 @@ impl Body {
 
     #[inline]
     fn parts_mut(&mut self) -> (&mut Block, Option<&mut Nodes>) {
-        match self {
-            Body::Small(block) => (block, None),
-            Body::Large(large) => (&mut large.block, Some(&mut large.nodes)),
+        match self.0.get_mut() {
+            Small(block) => (block, None),
+            Large(large) => (&mut large.block, Some(&mut large.nodes)),
         }
     }
 
     /// The nodes of a large value.
     #[inline]
     pub(crate) fn nodes(&self) -> Option<&Nodes> {
-        match self {
-            Body::Small(_) => None,
-            Body::Large(large) => Some(&large.nodes),
+        match self.0.get() {
+            Small(_) => None,
+            Large(large) => Some(&large.nodes),
         }
     }
 
     /// A value of these nodes. REQUIRES: the block has no payload.
     pub(crate) fn of_nodes(block: Block, nodes: Nodes) -> Body {
-        Body::Large(Box::new(Large { block, nodes }))
+        Body(Either::large(Box::new(Parts { block, nodes })))
+    }
+
+    /// A value of which all is in the block.
+    pub(crate) fn of_block(block: Block) -> Body {
+        Body(Either::small(block))
     }
 
     /// A string, or a document.
     pub(crate) fn string(header: &Header, key: &[u8], value: &[u8]) -> Body {
         if value.len() <= WHOLE_BYTES_MAX {
-            return Body::Small(Block::new(header, key, value));
+            return Body::of_block(Block::new(header, key, value));
         }
         let mut chunks = Chunks::default();
         chunks.write(0, value);
@@ -87,7 +90,7 @@ impl Body {
     pub(crate) fn empty(header: &Header, key: &[u8]) -> Body {
         match header.kind {
             kind if kind.is_bytes() => Body::string(header, key, &[]),
-            _ => Body::Small(Block::empty(header, key)),
+            _ => Body::of_block(Block::empty(header, key)),
         }
     }
 
@@ -162,38 +165,32 @@ impl Body {
 
     /// The part that takes long to free, if there is one.
     pub(crate) fn discard(self) -> Option<Garbage> {
-        match self {
-            Body::Large(large) => {
+        match self.0.into_inner() {
+            Large(large) => {
                 let is_quick =
                     matches!(&large.nodes, Nodes::String(chunks) if chunks.len() <= BLOCK_BYTES_LARGE);
                 (!is_quick).then(|| Garbage::nodes(Box::new(large.nodes), large.block.header().base))
             }
-            Body::Small(block) if block.len() > BLOCK_BYTES_LARGE => Some(Garbage::block(block)),
-            Body::Small(_) => None,
+            Small(block) if block.len() > BLOCK_BYTES_LARGE => Some(Garbage::block(block)),
+            Small(_) => None,
         }
     }
 
     /// Bytes of memory, this included.
     pub(crate) fn bytes(&self) -> usize {
-        let large = match self {
-            Body::Small(_) => 0,
-            Body::Large(large) => size_of::<Large>() + large.nodes.bytes(),
-        };
-        size_of::<Body>() + self.block().len() + large
+        let large = self.nodes().map_or(0, |nodes| size_of::<Parts>() + nodes.bytes());
+        size_of::<Body>() + self.block().bytes() + large
     }
 
     /// As `bytes`, but those of nodes are estimated by what one look tells.
     pub(crate) fn bytes_about(&self) -> usize {
-        let large = match self {
-            Body::Small(_) => 0,
-            Body::Large(large) => size_of::<Large>() + large.nodes.bytes_about(),
-        };
-        size_of::<Body>() + self.block().len() + large
+        let large = self.nodes().map_or(0, |nodes| size_of::<Parts>() + nodes.bytes_about());
+        size_of::<Body>() + self.block().bytes() + large
     }
 
     /// Bytes that a clone has for itself.
     pub(crate) fn bytes_of_clone(&self) -> usize {
-        size_of::<Body>() + self.block().len() + self.nodes().map_or(0, |_| size_of::<Large>())
+        size_of::<Body>() + self.block().bytes() + self.nodes().map_or(0, |_| size_of::<Parts>())
     }
 
     /// The nodes as garbage, only for the records that it reports: others go on to use them. Those of a
@@ -335,10 +332,10 @@ impl Body {
             }
             Some(_) => {
                 block.splice_payload(0..0, &[&PACKED_EMPTY]);
-                let small = Body::Small(std::mem::take(block));
-                match std::mem::replace(self, small) {
-                    Body::Large(large) => Some(Garbage::nodes(Box::new(large.nodes), None)),
-                    Body::Small(_) => None,
+                let small = Body::of_block(std::mem::take(block));
+                match std::mem::replace(self, small).0.into_inner() {
+                    Large(large) => Some(Garbage::nodes(Box::new(large.nodes), None)),
+                    Small(_) => None,
                 }
             }
             None => {

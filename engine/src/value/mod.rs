@@ -25,6 +25,7 @@ pub(crate) mod scattered;
 pub mod set;
 pub(crate) mod stored;
 pub(crate) mod string;
+pub(crate) mod thin;
 pub(crate) mod tree;
 pub mod zset;
 

@@ -63,7 +63,7 @@ impl Body {
         } else if block.payload().len() > WHOLE_BYTES_MAX {
             return Ok(Body::string(&block.header(), block.key(), block.payload()));
         }
-        Ok(Body::Small(block))
+        Ok(Body::of_block(block))
     }
 
     /// The body of a block and the leaves of its nodes, with nothing newer than `cut`.

@@ -210,7 +210,7 @@ impl Entry {
         if self.kind().is_bytes() { 0 } else { self.body.count() }
     }
 
-    /// Bytes of the allocation, known without a look at it.
+    /// Bytes in front of the end of the value, from the front of the block.
     #[inline]
     pub(super) fn block_len(&self) -> usize {
         self.body.block().len()
