@@ -2,14 +2,23 @@
 //!
 //! ```text
 //! [kind | flags << 3][lsn 6][expiry 8]?[base 6]?[expiry's lsn 6]?[key length varint][key][payload]
-//! payload:  string: its bytes    packed collection: [count 2][elements]    collection in nodes: nothing
+//! payload:  string: its bytes   collection in nodes: nothing   list: [count 2][elements]
+//!           other packed collection: [count 1][width 1][origin 6][elements]
 //! ```
+//!
+//! The elements of a small hash, set or sorted set tend to have been written together, by records that follow
+//! each other. So each has only the distance of its `Lsn` from the oldest, the *origin*, in `width` bytes:
+//! none where one record said all of them. A write that needs more gives all of them more. A file that an
+//! older version of the program wrote may have [count 2] and whole `Lsn`s there.
 
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::packed::{Buffer, LSN_BYTES, Varint, fill, lsn_at, lsn_bytes, varint_at};
+use super::nodes::PACKED_COUNT_MAX;
+use super::packed::{
+    self, Buffer, LSN_BYTES, Layout, Varint, fill, layout_of, lsn_at, lsn_bytes, varint_at, width_of,
+};
 use super::run::checked_run;
 use super::thin::HEAD_BYTES;
 use crate::record::{Kind, Lsn, UnixMs};
@@ -22,22 +31,30 @@ const BASE: u8 = 1 << 4;
 const EXPIRY_LSN: u8 = 1 << 5;
 /// The flag: the value passed a limit of Redis's small encodings, or the string was changed in part.
 const STICKY: u8 = 1 << 6;
+/// The flag: the `Lsn`s of packed elements are distances.
+const NARROW: u8 = 1 << 7;
 /// The bits that are the kind.
 const KIND: u8 = 0b111;
 /// Where the parts that may be missing begin.
 const OPTIONAL_AT: usize = 1 + LSN_BYTES;
 /// Bytes that the processor brings into its cache together.
 const CACHE_LINE: usize = 64;
-/// Bytes of the count in front of packed elements.
+/// Bytes in front of the packed elements of a list.
 const COUNT_BYTES: usize = 2;
-/// The payload of an empty packed collection.
-pub(crate) const PACKED_EMPTY: [u8; COUNT_BYTES] = [0; COUNT_BYTES];
+/// Bytes in front of those of another collection: how many, bytes of a distance, the origin.
+const NARROW_BYTES: usize = 2 + LSN_BYTES;
+/// Distances of so many times the longest one fit.
+const ROOM: u64 = 4;
+/// The payload of an empty packed list.
+pub(crate) const EMPTY_LIST: [u8; COUNT_BYTES] = [0; COUNT_BYTES];
 
 /// The header before the key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
     pub(crate) sticky: bool,
+    /// Whether the `Lsn`s of packed elements are distances.
+    pub(crate) narrow: bool,
     pub(crate) lsn: Lsn,
     pub(crate) expiry: Option<UnixMs>,
     pub(crate) base: Option<Lsn>,
@@ -46,7 +63,7 @@ pub(crate) struct Header {
 
 impl Header {
     pub(crate) fn new(kind: Kind, lsn: Lsn) -> Header {
-        Header { kind, sticky: false, lsn, expiry: None, base: None, expiry_lsn: None }
+        Header { kind, sticky: false, narrow: false, lsn, expiry: None, base: None, expiry_lsn: None }
     }
 
     fn bytes(&self) -> SmallVec<[u8; 32]> {
@@ -54,7 +71,8 @@ impl Header {
         let flags = set(self.expiry.is_some(), EXPIRY)
             | set(self.base.is_some(), BASE)
             | set(self.expiry_lsn.is_some(), EXPIRY_LSN)
-            | set(self.sticky, STICKY);
+            | set(self.sticky, STICKY)
+            | set(self.narrow, NARROW);
         let mut bytes = SmallVec::new();
         bytes.push(self.kind as u8 | flags);
         bytes.extend_from_slice(&lsn_bytes(self.lsn));
@@ -80,7 +98,16 @@ impl Block {
 
     /// The block of an empty packed collection.
     pub(crate) fn empty(header: &Header, key: &[u8]) -> Block {
-        Block::new(header, key, &PACKED_EMPTY)
+        let narrow = layout_of(header.kind).width() > 0;
+        let payload = if narrow { &[0; NARROW_BYTES][..] } else { &EMPTY_LIST };
+        Block::new(&Header { narrow, ..*header }, key, payload)
+    }
+
+    /// Takes out the payload.
+    pub(crate) fn clear_payload(&mut self) {
+        let len = self.payload().len();
+        self.splice_payload(0..len, &[]);
+        self[0] &= !NARROW;
     }
 
     /// The block of these bytes; `None` if its head or its key is none. What the payload holds is not looked
@@ -94,8 +121,6 @@ impl Block {
     pub(crate) fn key_of(bytes: &[u8]) -> Option<&[u8]> {
         let flags = *bytes.first()?;
         Kind::from_u8(flags & KIND)?;
-        let known = KIND | EXPIRY | BASE | EXPIRY_LSN | STICKY;
-        (flags & !known == 0).then_some(())?;
         Some(checked_run(bytes, head_len(flags))?.0)
     }
 
@@ -167,7 +192,7 @@ impl Block {
         let base = lsn_if(BASE);
         let expiry_lsn = lsn_if(EXPIRY_LSN);
         let (kind, sticky, lsn, expiry) = (self.kind(), self.sticky(), self.lsn(), self.expiry());
-        Header { kind, sticky, lsn, expiry, base, expiry_lsn }
+        Header { kind, sticky, narrow: self.is_narrow(), lsn, expiry, base, expiry_lsn }
     }
 
     pub(crate) fn set_header(&mut self, header: &Header) {
@@ -213,6 +238,38 @@ impl Block {
         &mut self[start..]
     }
 
+    #[inline]
+    fn is_narrow(&self) -> bool {
+        self[0] & NARROW != 0
+    }
+
+    /// The packed elements of the payload: how they are laid out, how many they are, and they. REQUIRES: it
+    /// has some, or is that of an empty packed collection.
+    #[inline]
+    pub(crate) fn elements(&self) -> (Layout, usize, &[u8]) {
+        self.checked_elements().expect("packed elements follow their count")
+    }
+
+    /// The same where the payload may be anything; the elements are not looked at.
+    #[inline]
+    pub(crate) fn checked_elements(&self) -> Option<(Layout, usize, &[u8])> {
+        let (wide, payload) = (layout_of(self.kind()), self.payload());
+        if !self.is_narrow() {
+            let (count, elements) = payload.split_first_chunk()?;
+            return Some((wide, usize::from(u16::from_le_bytes(*count)), elements));
+        }
+        let (&[count, width, ref origin @ ..], elements) = payload.split_first_chunk::<NARROW_BYTES>()?;
+        let layout = wide.narrow(usize::from(width), lsn_at(origin));
+        Some((layout, usize::from(count), elements))
+    }
+
+    /// Whether `Lsn`s of packed elements are as they may be.
+    pub(crate) fn has_sound_width(&self) -> bool {
+        !self.is_narrow()
+            || layout_of(self.kind()).width() > 0
+                && self.payload().get(1).is_some_and(|width| usize::from(*width) <= LSN_BYTES)
+    }
+
     /// The payload's packed elements.
     pub(crate) fn packed(&mut self) -> PackedMut<'_> {
         let start = self.key_range().end;
@@ -229,12 +286,6 @@ const fn head_len(flags: u8) -> usize {
     OPTIONAL_AT + set(flags, EXPIRY, 8) + set(flags, BASE, LSN_BYTES) + set(flags, EXPIRY_LSN, LSN_BYTES)
 }
 
-/// The count and the elements of a packed payload.
-pub(crate) fn packed_parts(payload: &[u8]) -> (usize, &[u8]) {
-    let (count, elements) = payload.split_first_chunk().expect("packed elements follow their count");
-    (usize::from(u16::from_le_bytes(*count)), elements)
-}
-
 /// The packed elements of a block, to be changed.
 pub(crate) struct PackedMut<'a> {
     block: &'a mut Block,
@@ -242,22 +293,83 @@ pub(crate) struct PackedMut<'a> {
     start: usize,
 }
 
+impl PackedMut<'_> {
+    /// Where the elements begin.
+    #[inline]
+    fn elements_at(&self) -> usize {
+        self.start + if self.block.is_narrow() { NARROW_BYTES } else { COUNT_BYTES }
+    }
+
+    /// Sees to it that elements with this `Lsn` can be put in.
+    fn lay_out_for(&mut self, wide: Layout, lsn: Lsn) -> Layout {
+        if !self.block.is_narrow() || self.block[self.start] > 0 {
+            return self.narrow(Some(lsn));
+        }
+        // More elements of the same command will follow the first.
+        let (origin, head) = (self.start + 2, self.start + NARROW_BYTES);
+        self.block[origin - 1] = 1;
+        self.block[origin..head].copy_from_slice(&lsn_bytes(lsn));
+        wide.narrow(1, lsn)
+    }
+
+    /// Has all `Lsn`s be distances in as few bytes as they and `more` need. There is room for four times the
+    /// distance: so the elements are not laid out again before as many changes as they had.
+    #[cold]
+    pub(crate) fn narrow(&mut self, more: Option<Lsn>) -> Layout {
+        let (layout, count, elements) = self.block.elements();
+        let lsns = || packed::items(layout, elements).map(|item| item.lsn()).chain(more);
+        let (origin, newest) = (lsns().min().unwrap_or_default(), lsns().max().unwrap_or_default());
+        let width = width_of((newest.0 - origin.0) * ROOM).min(LSN_BYTES);
+        let narrow = layout.narrow(width, origin);
+        let elements = packed::recode(layout, elements, narrow);
+        let head = [u8::try_from(count).expect("a packed collection is small"), width as u8];
+        let len = self.block.len() - self.start;
+        self.block.splice_payload(0..len, &[&head, &lsn_bytes(origin), &elements]);
+        self.block[0] |= NARROW;
+        narrow
+    }
+}
+
 impl Buffer for PackedMut<'_> {
     fn bytes(&self) -> &[u8] {
-        &self.block[self.start + COUNT_BYTES..]
+        &self.block[self.elements_at()..]
+    }
+
+    #[inline]
+    fn layout(&self, wide: Layout) -> Layout {
+        if !self.block.is_narrow() {
+            return wide;
+        }
+        let head = &self.block[self.start..self.start + NARROW_BYTES];
+        wide.narrow(usize::from(head[1]), lsn_at(&head[2..]))
+    }
+
+    #[inline]
+    fn admit(&mut self, wide: Layout, lsn: Lsn) -> Layout {
+        let layout = self.layout(wide);
+        if layout.holds(lsn) { layout } else { self.lay_out_for(wide, lsn) }
     }
 
     fn grow(&mut self, by: isize) {
-        let count = packed_parts(&self.block[self.start..]).0.checked_add_signed(by);
-        let count = count.and_then(|count| u16::try_from(count).ok()).expect("a packed collection is small");
-        self.block[self.start..self.start + COUNT_BYTES].copy_from_slice(&count.to_le_bytes());
+        let count = self.block.elements().1.checked_add_signed(by);
+        let start = self.start;
+        if self.block.is_narrow() {
+            let count = count.and_then(|count| u8::try_from(count).ok());
+            self.block[start] = count.expect("a packed collection is small");
+        } else {
+            let count = count.and_then(|count| u16::try_from(count).ok());
+            let bytes = count.expect("a packed list is small").to_le_bytes();
+            self.block[start..start + COUNT_BYTES].copy_from_slice(&bytes);
+        }
     }
 
     fn splice(&mut self, at: Range<usize>, parts: &[&[u8]]) {
-        let start = self.start + COUNT_BYTES;
+        let start = self.elements_at();
         splice(self.block, start + at.start..start + at.end, parts);
     }
 }
+
+const _: () = assert!(PACKED_COUNT_MAX < u8::MAX as usize, "one more than may stay can be counted");
 
 /// Puts `parts` in the place of the bytes at `at`; without an allocation where the length stays.
 fn splice(bytes: &mut Block, at: Range<usize>, parts: &[&[u8]]) {

@@ -6,11 +6,11 @@
 //! when it becomes longer than [`WHOLE_BYTES_MAX`], and a new one that is put in its place may be small
 //! again.
 
-use super::block::{Block, Header, PACKED_EMPTY, packed_parts};
+use super::block::{Block, EMPTY_LIST, Header};
 use super::chunks::Chunks;
 use super::form::Form;
 use super::nodes::{Garbage, Nodes, PACKED_BYTES_MAX, PACKED_COUNT_MAX};
-use super::packed::{self, HASH, LIST, Layout, SET, ZSET};
+use super::packed::{self, LIST};
 use super::string::WHOLE_BYTES_MAX;
 use super::thin::Either;
 use super::thin::Which::{Large, Small};
@@ -76,6 +76,16 @@ impl Body {
         Body(Either::small(block))
     }
 
+    /// A collection of packed elements, as a file has it: many become nodes, and `Lsn`s distances.
+    pub(crate) fn of_packed(block: Block) -> Body {
+        let mut body = Body::of_block(block);
+        body.unpack_if_large();
+        if body.nodes().is_none() && packed::layout_of(body.block().kind()).width() > 0 {
+            body.block_mut().packed().narrow(None);
+        }
+        body
+    }
+
     /// A string, or a document.
     pub(crate) fn string(header: &Header, key: &[u8], value: &[u8]) -> Body {
         if value.len() <= WHOLE_BYTES_MAX {
@@ -120,6 +130,10 @@ impl Body {
                 Kind::ZSet => _ = body.zset_put(item.name, item.score, lsn),
                 Kind::Hash => _ = body.hash_put(item.name, item.value, lsn),
             }
+        }
+        if body.nodes().is_none() && packed::layout_of(kind).width() > 0 {
+            // One record says all of them.
+            body.block_mut().packed().narrow(None);
         }
         (kind != Kind::String && body.count() > 0).then_some(body)
     }
@@ -202,11 +216,11 @@ impl Body {
 
     /// The `Lsn`s of packed elements, where they have any; those in nodes are reported by their [`Garbage`].
     pub(crate) fn packed_lsns(&self) -> impl Iterator<Item = Lsn> {
-        let elements = match self.nodes() {
-            None => packed_parts(self.block().payload()).1,
-            Some(_) => &[],
+        let (layout, _, elements) = match self.nodes() {
+            None => self.block().elements(),
+            Some(_) => (LIST, 0, &[][..]),
         };
-        packed::items(packed::layout_of(self.block().kind()), elements).map(|item| item.lsn())
+        packed::items(layout, elements).map(|item| item.lsn())
     }
 
     #[inline]
@@ -218,17 +232,14 @@ impl Body {
                 value => value,
             };
         }
-        let payload = self.block().payload();
+        let block = self.block();
         match kind {
-            Kind::String => ValueRef::String(payload.into()),
-            Kind::Json => ValueRef::Json(payload.into()),
-            Kind::List => ValueRef::List(ListRef { form: packed_form(LIST, payload) }),
-            Kind::Set => ValueRef::Set(SetRef { form: packed_form(SET, payload) }),
-            Kind::ZSet => ValueRef::ZSet(ZSetRef {
-                index: packed_form(ZSET, payload),
-                ranking: packed_form(ZSET, payload),
-            }),
-            Kind::Hash => ValueRef::Hash(HashRef { form: packed_form(HASH, payload) }),
+            Kind::String => ValueRef::String(block.payload().into()),
+            Kind::Json => ValueRef::Json(block.payload().into()),
+            Kind::List => ValueRef::List(ListRef { form: packed_form(block) }),
+            Kind::Set => ValueRef::Set(SetRef { form: packed_form(block) }),
+            Kind::ZSet => ValueRef::ZSet(ZSetRef { index: packed_form(block), ranking: packed_form(block) }),
+            Kind::Hash => ValueRef::Hash(HashRef { form: packed_form(block) }),
         }
     }
 
@@ -331,7 +342,7 @@ impl Body {
                 (!cut.is_empty()).then(|| Garbage::cut(cut))
             }
             Some(_) => {
-                block.splice_payload(0..0, &[&PACKED_EMPTY]);
+                block.splice_payload(0..0, &[&EMPTY_LIST]);
                 let small = Body::of_block(std::mem::take(block));
                 match std::mem::replace(self, small).0.into_inner() {
                     Large(large) => Some(Garbage::nodes(Box::new(large.nodes), None)),
@@ -352,18 +363,19 @@ impl Body {
         if self.nodes().is_some() {
             return;
         }
-        let (count, bytes) = packed_parts(self.block().payload());
-        if (count > PACKED_COUNT_MAX || bytes.len() > PACKED_BYTES_MAX)
-            && let Some(nodes) = Nodes::build(self.block().kind(), bytes)
-        {
+        let (layout, count, bytes) = self.block().elements();
+        if count <= PACKED_COUNT_MAX && bytes.len() <= PACKED_BYTES_MAX {
+            return;
+        }
+        let kind = self.block().kind();
+        if let Some(nodes) = Nodes::build(kind, &packed::recode(layout, bytes, packed::layout_of(kind))) {
             self.set_nodes(nodes);
         }
     }
 
     fn set_nodes(&mut self, nodes: Nodes) {
         let mut block = std::mem::take(self.block_mut());
-        let len = block.payload().len();
-        block.splice_payload(0..len, &[]);
+        block.clear_payload();
         *self = Body::of_nodes(block, nodes);
     }
 
@@ -379,13 +391,13 @@ impl Body {
     pub(crate) fn count(&self) -> usize {
         match self.nodes() {
             Some(nodes) => nodes.count(),
-            None => packed_parts(self.block().payload()).0,
+            None => self.block().elements().1,
         }
     }
 }
 
 #[inline]
-fn packed_form<O: Order>(layout: Layout, payload: &[u8]) -> Form<'_, O> {
-    let (count, bytes) = packed_parts(payload);
+fn packed_form<O: Order>(block: &Block) -> Form<'_, O> {
+    let (layout, count, bytes) = block.elements();
     Form::Packed { layout, count, bytes }
 }

@@ -131,7 +131,7 @@ impl Drop for Thin {
         std::hint::black_box(&mut **self).fill(u8::MAX);
         let len = self.len();
         if len > 0 {
-            // SAFETY: the invariant: where there are bytes, there is an allocation of this layout, owned here.
+            // SAFETY: the invariant: where there are bytes, there is such an allocation, owned here.
             unsafe { dealloc(self.0.cast().as_ptr(), layout(len)) };
         }
     }

@@ -1,4 +1,4 @@
-//! An entry: one key with its expiry, `Lsn`s and value, in 16 bytes and one allocation while it is small.
+//! An entry: one key with its expiry, `Lsn`s and value, in 8 bytes and one allocation while it is small.
 //!
 //! An entry knows what a [`Change`] means: the engine applies each write here after it has logged it, and
 //! recovery applies what it reads back by the same code.
