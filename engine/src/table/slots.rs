@@ -98,7 +98,7 @@ impl Slots {
 
     #[inline]
     fn home(&self, mark: u16) -> usize {
-        usize::from(mark) * self.buckets.len() >> u16::BITS
+        (usize::from(mark) * self.buckets.len()) >> u16::BITS
     }
 
     #[inline]
