@@ -293,7 +293,7 @@ impl Source for Engine {
         self.compactor.checkpoint_begins(self.newest());
         let cutting = self.store.preparations().cut();
         let view = self.open_view(ViewOptions::once("checkpoint"))?;
-        cutting.is_at(view.cut());
+        cutting.end_at(view.cut());
         Ok(view)
     }
 

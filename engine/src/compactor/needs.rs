@@ -82,6 +82,10 @@ impl Needs<'_> {
                 let place = self.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn, kind));
                 self.count(place, key, change)
             }
+            // Tells a start to forget parts that other files may have.
+            Change::PreparedPart { begun, bytes, .. } if *begun != Lsn::ZERO && bytes.is_empty() => {
+                self.needs_removal(lsn)
+            }
             Change::PreparedPart { begun, .. } | Change::Prepared { begun, .. } => {
                 let begun = if *begun == Lsn::ZERO { lsn } else { *begun };
                 self.store.preparations().is_running(begun)

@@ -202,6 +202,7 @@ fn apply_one(
         // has ended what was there before.
         let gone = Stamped { lsn, change: &Change::Delete };
         (effect, _) = segment.apply(run.key_ref(), gone, Waiting::NONE, retired);
+        retired.lsns.extend(loose.take_remains(db, key).iter().flat_map(|remains| remains.lsns()));
     }
     if !fits && matches!(change, Change::HashPut { .. } | Change::SetAdd { .. } | Change::ZSetPut { .. }) {
         // What ended it is behind it, or the start is refused; and no entry has it, to tell that it ended.

@@ -25,7 +25,7 @@ use crate::index::{Index, IndexStatus, Indexes};
 use crate::io::Clock;
 use crate::lock::{RwLockReadGuard, rank};
 use crate::log::{Appender, Group, LogError, Validity};
-use crate::record::{Batch, Lsn, UnixMs};
+use crate::record::{Batch, Lsn, Made, UnixMs};
 use crate::rewrite_cursor::RewriteCursor;
 use crate::table::{Entry, Garbage, Readers, RemsetSize, Table};
 use crate::view::{Live, View, ViewError, ViewOptions, Views};
@@ -302,6 +302,11 @@ impl Store {
     /// A copy of an entry for who reads longer than its latch may be held.
     pub(crate) fn copy_of(&self, entry: &Entry) -> Copied {
         Copied::new(entry, &self.reaper)
+    }
+
+    /// Has a value freed that was made for a key and did not get it.
+    pub fn discard_made(&self, made: Made) {
+        self.reaper.discard_made(made);
     }
 
     pub(crate) fn discard(&self, discarded: Discarded) {

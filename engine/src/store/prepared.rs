@@ -43,7 +43,7 @@ pub(crate) struct Cutting<'p> {
 }
 
 impl Preparations {
-    /// Notes that a cut is being chosen, of which [`Cutting::is_at`] will tell.
+    /// Notes that a cut is being chosen, of which [`Cutting::end_at`] will tell.
     pub(crate) fn cut(&self) -> Cutting<'_> {
         self.state.lock().cutting += 1;
         Cutting { preparations: self }
@@ -73,7 +73,7 @@ impl Preparations {
 
 impl Cutting<'_> {
     /// Notes where the cut is.
-    pub(crate) fn is_at(self, cut: Lsn) {
+    pub(crate) fn end_at(self, cut: Lsn) {
         self.preparations.refuse_up_to(cut);
     }
 }

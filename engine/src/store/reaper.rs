@@ -8,7 +8,7 @@
 
 use crate::index::Indexes;
 use crate::log::Validity;
-use crate::record::Lsn;
+use crate::record::{Lsn, Made};
 use crate::table::{Entry, Freed, Garbage, Table};
 use crossbeam_channel::{Receiver, Sender};
 use std::sync::Arc;
@@ -31,6 +31,8 @@ pub(crate) enum Discarded {
     Indexes(#[expect(dead_code, reason = "held to be dropped elsewhere")] Indexes),
     /// A copy of an entry. Its records are reported by the original.
     Copy(#[expect(dead_code, reason = "held to be dropped elsewhere")] Entry),
+    /// A value that was made for a key and is of no use to it any more.
+    Made(#[expect(dead_code, reason = "held to be dropped elsewhere")] Made),
     /// The versions that a view has left.
     View(#[expect(dead_code, reason = "held to be dropped elsewhere")] Freed),
     /// A thread waits until everything sent before this is done.
@@ -82,6 +84,11 @@ impl Reaper {
         let _ = self.sender.send(Discarded::Copy(entry));
     }
 
+    /// Sends a value that has no key. Like a copy it is not counted.
+    pub(super) fn discard_made(&self, made: Made) {
+        let _ = self.sender.send(Discarded::Made(made));
+    }
+
     /// Sends large values; a thread that meets a full queue frees its own.
     pub(super) fn discard_values(&self, garbage: Vec<Garbage>, validity: &Validity) {
         for value in garbage {
@@ -114,14 +121,18 @@ impl ReaperQueue {
     pub(crate) fn reap(self) {
         for item in self.discarded {
             let is_mark = matches!(item, Discarded::Mark(_));
-            let is_counted = !matches!(item, Discarded::Copy(_));
+            let is_counted = !matches!(item, Discarded::Copy(_) | Discarded::Made(_));
             match &item {
                 Discarded::Value(garbage) => {
                     garbage.for_each_lsn(&mut |lsn| self.validity.invalidate(&[lsn]));
                 }
                 // The thread that waits may have given up.
                 Discarded::Mark(done) => _ = done.send(()),
-                Discarded::Table(_) | Discarded::Indexes(_) | Discarded::Copy(_) | Discarded::View(_) => {}
+                Discarded::Table(_)
+                | Discarded::Indexes(_)
+                | Discarded::Copy(_)
+                | Discarded::Made(_)
+                | Discarded::View(_) => {}
             }
             drop(item);
             if is_counted {

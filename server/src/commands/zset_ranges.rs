@@ -269,15 +269,21 @@ fn zrangestore<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comma
         let range = request.indices(zset);
         if cx.may_prepare(args.at(1)) && cx.runs_long([(entry, range.len())].into_iter()) {
             let (target, copy) = ((cx.db, args.at(1)), cx.keys.copy(entry));
-            return cx.prepare(target, Kind::ZSet, &[args.at(2)], 0, async move |steps, preparing| {
-                let mut storing = Storing::new(steps, preparing, Kind::ZSet);
-                if let ValueRef::ZSet(zset) = copy.value() {
-                    for (member, score) in zset.iter_from(range.start).take(range.len()) {
-                        storing.scored(member, score).await?;
+            return cx.prepare(
+                target,
+                Kind::ZSet,
+                &[args.at(2)],
+                range.len(),
+                async move |steps, preparing| {
+                    let mut storing = Storing::new(steps, preparing, Kind::ZSet);
+                    if let ValueRef::ZSet(zset) = copy.value() {
+                        for (member, score) in zset.iter_from(range.start).take(range.len()) {
+                            storing.scored(member, score).await?;
+                        }
                     }
-                }
-                storing.end().await
-            });
+                    storing.end().await
+                },
+            );
         }
         zset.iter_from(range.start)
             .take(range.len())

@@ -42,8 +42,9 @@ pub(crate) struct Call<'e> {
 }
 
 impl<'e> Call<'e> {
-    /// Counts a call and starts to time it. Fast commands with short arguments are timed by sample, as
-    /// reading a clock costs as much as some of them; those that are slow are found all the same.
+    /// Counts a call, unless it was counted before it prepared a value, and starts to time it. Fast commands
+    /// with short arguments are timed by sample, as reading a clock costs as much as some of them; those that
+    /// are slow are found all the same.
     #[inline]
     pub(crate) fn begin(
         server: &'e Shared,
@@ -51,11 +52,12 @@ impl<'e> Call<'e> {
         command: &'static Command,
         slot: usize,
         args: Args<'_>,
+        is_again: bool,
     ) -> Call<'e> {
         let stats = &server.stats.workers[worker];
         let counter = &stats.commands[slot];
         let calls = counter.calls.load(Ordering::Relaxed);
-        counter.calls.store(calls + 1, Ordering::Relaxed);
+        counter.calls.store(calls + u64::from(!is_again), Ordering::Relaxed);
         let slow_us = server.live.slow_us();
         let short = args.len() <= SHORT_ARGS && args.total_bytes() < SHORT_BYTES;
         let quick = short && command.flags.has_any(QUICK);
@@ -126,10 +128,8 @@ pub(crate) fn note_rest(server: &Shared, worker: usize, client: &Client, rest: &
     let counter = &server.stats.workers[worker].commands[slot];
     let nanos = took.as_nanos() as u64;
     add(&counter.nanos, nanos);
-    if rest.runs_again() {
-        // That is the call.
-        counter.calls.store(counter.calls.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
-    } else if server.live.tracks_latency() {
+    // That of a command that runs again is noted then.
+    if !rest.runs_again() && server.live.tracks_latency() {
         counter.latencies.note(nanos, 1);
     }
     let slow_us = server.live.slow_us();
@@ -159,7 +159,7 @@ mod tests {
         let found = commands::table().find(b"get").expect("it is there");
         let args: OwnedArgs = ["GET", "k"].into_iter().collect();
         let call = |takes: Duration| {
-            let call = Call::begin(&server, 0, found.command, found.slot, args.as_args());
+            let call = Call::begin(&server, 0, found.command, found.slot, args.as_args(), false);
             std::thread::sleep(takes);
             call.finish(&client, args.as_args(), 0, &Ok(()));
         };
@@ -185,7 +185,7 @@ mod tests {
         watch.start(Instant::now());
         let slow = Duration::from_micros(server.live.slow_us() as u64);
         for _ in 0..20 {
-            let call = Call::begin(&server, 0, found.command, found.slot, args.as_args());
+            let call = Call::begin(&server, 0, found.command, found.slot, args.as_args(), false);
             std::thread::sleep(slow);
             // As for a waiter that it serves.
             let mark = watch.mark();

@@ -22,7 +22,7 @@ use crate::execute::client::{After, Client};
 use crate::execute::preparing::{ATTEMPTS, Place, Preparing, Ready};
 use crate::execute::services::Services;
 use crate::execute::steps::{GATHERED_MIN, MUCH, Rest, STEP, Steps};
-use crate::execute::storing::Stored;
+use crate::execute::storing::{Stored, begin};
 
 /// Bytes of a key that a value is prepared for, at most.
 const PREPARED_KEY_MAX: usize = 4 << 10;
@@ -337,7 +337,7 @@ impl<'c, 'a> Context<'c, 'a> {
         let attempts = 1 + self.ready().map_or(0, |ready| ready.attempts);
         let target: Place = (db, key.into());
         self.run_in_steps(gathered, async move |steps| {
-            let mut preparing = Preparing::begin(engine, &target, kind)?;
+            let mut preparing = begin(&steps, &engine, &target, kind).await?;
             let (stored, is_void) = match run(steps.clone(), &mut preparing).await {
                 // The log was switched off or on.
                 Err(CommandError::Unprepared) => ((None, 0), true),

@@ -15,7 +15,7 @@ use tarn_engine::{Engine, Preparation};
 use crate::error::CommandError;
 
 /// How often a command prepares a value before it does all at once.
-pub(crate) const ATTEMPTS: u8 = 3;
+pub(crate) const ATTEMPTS: u8 = 2;
 
 /// A key and its database.
 pub(crate) type Place = (u8, Box<[u8]>);
@@ -27,13 +27,15 @@ pub(crate) struct Preparing {
     engine: Arc<Engine>,
     /// `None`: nothing is logged, or it has ended.
     preparation: Option<Preparation>,
+    /// The value, to be freed elsewhere if it does not get its place.
+    made: Option<Made>,
 }
 
 impl Preparing {
     /// Begins to prepare a value for a key.
     pub(crate) fn begin(engine: Arc<Engine>, place: &Place, kind: Kind) -> Result<Preparing, CommandError> {
         let preparation = Preparation::begin(engine.store(), place.0, &place.1, kind)?;
-        Ok(Preparing { engine, preparation })
+        Ok(Preparing { engine, preparation, made: None })
     }
 
     /// Whether another part may be logged.
@@ -49,20 +51,27 @@ impl Preparing {
 
     /// The change that puts the value in its place.
     pub(crate) fn change(
-        &self,
+        &mut self,
         kind: Kind,
         value: Made,
         expiry: Option<UnixMs>,
         sticky: bool,
     ) -> Change<'static> {
+        self.made = Some(value.clone());
         match &self.preparation {
             Some(preparation) => preparation.change(value, expiry, sticky),
             None => put_at_once(kind, value, expiry, sticky),
         }
     }
 
+    /// Has a value freed that will not get its place.
+    pub(crate) fn discard(&mut self, value: Made) {
+        self.engine.store().discard_made(value);
+    }
+
     /// Notes that the value has its place. This takes a lock for a moment, and may be called anywhere.
     pub(crate) fn end(&mut self) {
+        self.made = None;
         if let Some(mut preparation) = self.preparation.take() {
             preparation.end(self.engine.store());
         }
@@ -74,6 +83,9 @@ impl Drop for Preparing {
         if let Some(mut preparation) = self.preparation.take() {
             preparation.give_up(self.engine.store());
         }
+        if let Some(made) = self.made.take() {
+            self.engine.store().discard_made(made);
+        }
     }
 }
 
@@ -84,6 +96,7 @@ pub(crate) fn put_at_once(kind: Kind, value: Made, expiry: Option<UnixMs>, stick
 
 /// A value that a command has prepared.
 pub(crate) struct Ready {
+    // In this order they are dropped: the last owner of the value is `preparing`.
     /// The keys that it was made of, and the newest change of each; `None`: it is missing.
     pub(crate) sources: Vec<(Place, Option<Lsn>)>,
     /// Puts the value in its place; `None` if it is empty.
@@ -99,6 +112,14 @@ pub(crate) struct Ready {
     pub(crate) is_used: bool,
     /// The command has run again: it is of no use any more.
     pub(crate) has_run: bool,
+}
+
+impl Ready {
+    /// Notes that the value has its place. May be called anywhere.
+    pub(crate) fn end(&mut self) {
+        self.change = None;
+        self.preparing.end();
+    }
 }
 
 impl fmt::Debug for Ready {

@@ -1,14 +1,15 @@
 //! Values on their way to a key, in steps: each part is logged when it is full.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tarn_engine::Entry;
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::{ImageBuilder, Making, ValueRef};
+use tarn_engine::{Engine, Entry};
 
 use crate::error::CommandError;
-use crate::execute::preparing::Preparing;
+use crate::execute::preparing::{Place, Preparing};
 use crate::execute::steps::Steps;
 
 /// Bytes of a part.
@@ -20,6 +21,21 @@ const ADDED: usize = 8;
 
 /// The outcome: the change that puts it in its place (`None` if it is empty), and its elements.
 pub(crate) type Stored = (Option<Change<'static>>, usize);
+
+/// Begins to prepare a value for a key, as soon as the log takes its first part.
+pub(crate) async fn begin(
+    steps: &Steps,
+    engine: &Arc<Engine>,
+    place: &Place,
+    kind: Kind,
+) -> Result<Preparing, CommandError> {
+    loop {
+        match Preparing::begin(engine.clone(), place, kind) {
+            Err(CommandError::LogBehind) => steps.pause(ROOM_PAUSE).await,
+            begun => return begun,
+        }
+    }
+}
 
 async fn log(steps: &Steps, preparing: &mut Preparing, bytes: &[u8]) -> Result<(), CommandError> {
     loop {
@@ -100,42 +116,52 @@ pub(crate) struct Storing<'p> {
     steps: Rc<Steps>,
     kind: Kind,
     preparing: &'p mut Preparing,
-    making: Making,
+    /// `None`: it has ended.
+    making: Option<Making>,
 }
 
 impl<'p> Storing<'p> {
     /// An empty one.
     pub(crate) fn new(steps: Rc<Steps>, preparing: &'p mut Preparing, kind: Kind) -> Storing<'p> {
-        Storing { steps, kind, preparing, making: Making::new(kind) }
+        Storing { steps, kind, preparing, making: Some(Making::new(kind)) }
     }
 
     /// Adds an element of a list, or a member of a set that it does not have.
     pub(crate) async fn element(&mut self, element: &[u8]) -> Result<(), CommandError> {
-        self.making.push_element(element);
+        self.making.iter_mut().for_each(|making| making.push_element(element));
         self.pass().await
     }
 
     /// Adds a member of a sorted set that it does not have.
     pub(crate) async fn scored(&mut self, member: &[u8], score: f64) -> Result<(), CommandError> {
-        self.making.push_scored(member, score);
+        self.making.iter_mut().for_each(|making| making.push_scored(member, score));
         self.pass().await
     }
 
     async fn pass(&mut self) -> Result<(), CommandError> {
         self.steps.pass(ADDED).await;
-        if self.making.part_bytes() < PART_BYTES {
-            return Ok(());
-        }
-        let part = self.making.take_part();
+        let full = self.making.as_mut().filter(|making| making.part_bytes() >= PART_BYTES);
+        let Some(part) = full.map(Making::take_part) else { return Ok(()) };
         log(&self.steps, self.preparing, &part).await
     }
 
     /// All of it is there.
     pub(crate) async fn end(mut self) -> Result<Stored, CommandError> {
-        let (part, len) = (self.making.take_part(), self.making.len());
+        let part = self.making.as_mut().map(Making::take_part).unwrap_or_default();
         log(&self.steps, self.preparing, &part).await?;
-        let (value, sticky) = self.making.finish();
-        let change = (len > 0).then(|| self.preparing.change(self.kind, value, None, sticky));
-        Ok((change, len))
+        let Some(making) = self.making.take().filter(|making| !making.is_empty()) else {
+            return Ok((None, 0));
+        };
+        let len = making.len();
+        let (value, sticky) = making.finish();
+        Ok((Some(self.preparing.change(self.kind, value, None, sticky)), len))
+    }
+}
+
+impl Drop for Storing<'_> {
+    fn drop(&mut self) {
+        if let Some(making) = self.making.take() {
+            self.preparing.discard(making.finish().0);
+        }
     }
 }

@@ -626,7 +626,12 @@ impl Connection {
             }
             match rest.take_pause() {
                 None => tokio::task::yield_now().await,
-                Some(pause) => tokio::time::sleep(pause).await,
+                Some(pause) => {
+                    // Others go on while the log has no room.
+                    drop(_alone);
+                    alone = None;
+                    tokio::time::sleep(pause).await;
+                }
             }
         }
     }

@@ -128,7 +128,7 @@ fn files(setting: &Setting, trial: &mut Trial, cell: &Cell, full: bool) -> Resul
     Ok(files)
 }
 
-/// One reading of a log: bytes of the log, bytes needed, bytes read and written by compaction.
+/// One reading of a log: bytes of the log, bytes needed, bytes appended, bytes written by compaction.
 fn look(product: Product, client: &mut Client) -> Result<[u64; 4]> {
     let info = Info::read(client, "persistence")?;
     let number = |name: &str| info.number(name).unwrap_or(0_u64);
@@ -136,7 +136,7 @@ fn look(product: Product, client: &mut Client) -> Result<[u64; 4]> {
         Product::Tarn => {
             let closed = number("log_closed_bytes");
             let needed = closed.saturating_sub(number("log_invalid_bytes"));
-            [closed, needed, number("log_compaction_read_bytes"), number("log_compaction_written_bytes")]
+            [closed, needed, number("log_appended_bytes"), number("log_compaction_written_bytes")]
         }
         Product::RedisServer => [number("aof_current_size"), number("aof_base_size"), 0, 0],
     })
@@ -170,15 +170,14 @@ fn writes(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Writes> {
     loaded?;
     let last = look(product, &mut client)?;
     let device_bytes = process::written_bytes(trial.server.pid()).saturating_sub(written);
-    let [closed, _, read, compacted] = [0, 1, 2, 3].map(|place| last[place] as i64 - first[place] as i64);
+    let [appended, compacted] = [2, 3].map(|place| last[place].saturating_sub(first[place]));
     let is_tarn = product == Product::Tarn;
     Ok(Writes {
         updates,
         seconds: began.elapsed().as_secs_f64(),
         device_bytes,
-        // The closed bytes are those that were appended, without those that compaction removed.
-        appended_bytes: is_tarn.then_some((closed + read - compacted).max(0) as u64),
-        compacted_bytes: is_tarn.then_some(compacted.max(0) as u64),
+        appended_bytes: is_tarn.then_some(appended),
+        compacted_bytes: is_tarn.then_some(compacted),
         log: log?,
     })
 }

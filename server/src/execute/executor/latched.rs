@@ -50,6 +50,7 @@ impl Executor<'_> {
             latched.expire(&keys, self.group)?;
         }
         let mut batch = Batch::new();
+        client.ready.iter_mut().for_each(|ready| ready.is_used = false);
         let ran = run_in(command, &latched, &mut batch, client, self.server, args, out);
         if let Err(error) = ran {
             self.refused_at = latched.seen();
@@ -58,7 +59,7 @@ impl Executor<'_> {
         if !batch.is_empty() {
             latched.commit(&batch, self.group)?;
             if let Some(ready) = client.ready.as_mut().filter(|ready| ready.is_used) {
-                ready.preparing.end();
+                ready.end();
             }
         }
         let (seen, met_expired, lookups) = (latched.seen(), latched.met_expired(), latched.lookups());
