@@ -103,10 +103,9 @@ impl Entry {
             }
             Change::RenewalBegins { kind, length } => return Entry::unfilled(key, *kind, *length, lsn),
             Change::Prepared { kind, begun, expiry, sticky, value, .. } => {
-                let base = Some(*begun).filter(|begun| *begun != Lsn::ZERO).unwrap_or(lsn);
-                let base = Some(base);
-                let header =
-                    Header { kind: *kind, sticky: *sticky, lsn, expiry: *expiry, base, expiry_lsn: None };
+                let base = if *begun == Lsn::ZERO { lsn } else { *begun };
+                let header = Header::new(*kind, lsn);
+                let header = Header { sticky: *sticky, expiry: *expiry, base: Some(base), ..header };
                 return Body::made(&header, key, value).map(|body| Entry { body });
             }
             Change::Patch { .. } => Kind::String,
