@@ -6,7 +6,7 @@
 //! command: the time that the command took, and the longest time that a reader and a writer of other keys
 //! waited meanwhile. These two send requests continuously, from connections of their own. With one worker,
 //! they share it with the command; with two, they have the other one.
-//! `docs/design/0009-renaming-giants.md` and `0034-long-commands-run-in-steps.md` have the numbers.
+//! `docs/design/0034-long-commands-run-in-steps.md` and `0037-large-values-are-prepared.md` have the numbers.
 
 // A measurement may end by panicking.
 #![allow(clippy::unwrap_used)]

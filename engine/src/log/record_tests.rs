@@ -151,7 +151,9 @@ fn what_no_writer_writes_is_refused_by_name() {
     let cases: &[(&[u8], u32, FormatError)] = &[
         (&[], 1, FormatError::CutOff),
         (&[0, 0], 1, FormatError::UnknownType(0)),
-        (&[25, 0], 1, FormatError::UnknownType(25)),
+        (&[27, 0], 1, FormatError::UnknownType(27)),
+        (&[25, 0, 0, 6, 0], 1, FormatError::BadField("kind of a prepared value")),
+        (&[25, 16, 0, 0, 0, 0], 1, FormatError::BadFlags { kind: 25, flags: 16 }),
         (&[3, 0x10, 0], 1, FormatError::BadFlags { kind: 3, flags: 0x10 }),
         (&[3, 8, 1, 0], 1, FormatError::BadFlags { kind: 3, flags: 8 }),
         (&[20, 4, 1], 1, FormatError::BadFlags { kind: 20, flags: 4 }),

@@ -22,7 +22,7 @@ impl Redis {
         command.arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().ok()?;
         let redis = Redis { child, port, _folder: folder };
-        eventually(|| (redis.connect().ask("PING") == "+PONG").then_some(()));
+        eventually(|| redis.connect().try_ask("PING").filter(|reply| reply == "+PONG"));
         Some(redis)
     }
 
