@@ -10,9 +10,9 @@ use super::entry::{Applied, Entry, Remains, Retired, touch_all};
 use super::hash::{KeyHash, KeyRef};
 use super::readers::Waiting;
 use super::remset::Remset;
-use super::slots::Slots;
+use super::slots::{Place, Slots};
 use crate::record::{Change, Lsn, Stamped, UnixMs};
-use crate::value::left;
+use crate::value::{is_same, left};
 
 /// Whether a change may find nothing: what it takes away is gone already.
 fn takes_away(change: &Change<'_>) -> bool {
@@ -51,7 +51,12 @@ impl Segment {
     /// The entry of `key`, expired or not.
     #[inline]
     pub fn find(&self, hash: KeyHash, key: &[u8]) -> Option<&Entry> {
-        self.entries.find(hash, |entry| entry.key() == key).map(|place| self.entries.at(place))
+        self.place_of(hash, key).map(|place| self.entries.at(place))
+    }
+
+    #[inline]
+    fn place_of(&self, hash: KeyHash, key: &[u8]) -> Option<Place> {
+        self.entries.find(hash, |entry| is_same(entry.key(), key))
     }
 
     /// Where the entry of a key with this hash is, if any: nearly always right, as nothing of the entry is
@@ -110,7 +115,7 @@ impl Segment {
         retired: &mut Retired,
     ) -> (Effect, bool) {
         let mut effect = Effect::default();
-        match self.entries.find(hash, |entry| entry.key() == key) {
+        match self.place_of(hash, key) {
             None => {
                 if let Some(entry) = Entry::create(key, change, lsn) {
                     effect = Effect::of_new(&entry);
@@ -168,7 +173,7 @@ impl Segment {
     /// there. Returns how many keys more have an expiry.
     pub(crate) fn take_over(&mut self, hash: KeyHash, key: &[u8], remains: Remains) -> i64 {
         let before = self.expiring;
-        if let Some(place) = self.entries.find(hash, |entry| entry.key() == key) {
+        if let Some(place) = self.place_of(hash, key) {
             let entry = self.entries.at_mut(place);
             self.expiring -= usize::from(entry.expiry().is_some());
             entry.take_over(remains);
@@ -192,7 +197,7 @@ impl Segment {
         lsn: Lsn,
         retired: &mut Retired,
     ) {
-        let place = self.entries.find(hash, |entry| entry.key() == key);
+        let place = self.place_of(hash, key);
         let place = place.expect("the sorted set is there as long as it is collected");
         self.entries.at_mut(place).put_members(members, lsn, retired);
     }

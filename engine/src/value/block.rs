@@ -351,12 +351,13 @@ impl Buffer for PackedMut<'_> {
     }
 
     fn grow(&mut self, by: isize) {
-        let count = self.block.elements().1.checked_add_signed(by);
         let start = self.start;
         if self.block.is_narrow() {
+            let count = usize::from(self.block[start]).checked_add_signed(by);
             let count = count.and_then(|count| u8::try_from(count).ok());
             self.block[start] = count.expect("a packed collection is small");
         } else {
+            let count = self.block.elements().1.checked_add_signed(by);
             let count = count.and_then(|count| u16::try_from(count).ok());
             let bytes = count.expect("a packed list is small").to_le_bytes();
             self.block[start..start + COUNT_BYTES].copy_from_slice(&bytes);

@@ -277,8 +277,7 @@ impl Body {
             Some(Nodes::Hash(tree)) => tree.put(field, value, lsn),
             _ => hash::put(&mut block.packed(), field, value, lsn),
         };
-        self.note_limits(field, value);
-        self.unpack_if_large();
+        self.settle(field, value);
         old
     }
 
@@ -289,8 +288,7 @@ impl Body {
             Some(Nodes::Set(tree)) => tree.add(member, lsn),
             _ => set::add(&mut block.packed(), member, lsn),
         };
-        self.note_limits(member, &[]);
-        self.unpack_if_large();
+        self.settle(member, &[]);
         old
     }
 
@@ -301,10 +299,10 @@ impl Body {
             Some(Nodes::ZSet(trees)) => trees.put(member, score, lsn),
             _ => zset::put(&mut block.packed(), member, score, lsn),
         };
-        if old.is_none() {
-            self.note_limits(member, &[]);
+        match old {
+            None => self.settle(member, &[]),
+            Some(_) => self.unpack_if_large(),
         }
-        self.unpack_if_large();
         old
     }
 
@@ -314,7 +312,7 @@ impl Body {
         if let (_, Some(Nodes::ZSet(trees))) = self.parts_mut()
             && let Some(longest) = trees.put_all(members, replaced)
         {
-            self.note_limits(longest, &[]);
+            self.note_limits(self.count(), longest, &[]);
         }
     }
 
@@ -390,10 +388,16 @@ impl Body {
         if self.nodes().is_some() {
             return;
         }
-        let (layout, count, bytes) = self.block().elements();
-        if count <= PACKED_COUNT_MAX && bytes.len() <= PACKED_BYTES_MAX {
-            return;
+        let (_, count, bytes) = self.block().elements();
+        if count > PACKED_COUNT_MAX || bytes.len() > PACKED_BYTES_MAX {
+            self.unpack();
         }
+    }
+
+    /// Moves packed elements to nodes. REQUIRES: there are some.
+    #[cold]
+    fn unpack(&mut self) {
+        let (layout, _, bytes) = self.block().elements();
         let kind = self.block().kind();
         if let Some(nodes) = Nodes::build(kind, &packed::recode(layout, bytes, packed::layout_of(kind))) {
             self.set_nodes(nodes);
@@ -406,10 +410,25 @@ impl Body {
         *self = Body::of_nodes(block, nodes);
     }
 
-    /// Notes whether Redis leaves the small encoding now that this element was put.
-    fn note_limits(&mut self, name: &[u8], value: &[u8]) {
-        if !self.block().sticky() && limits::current().passed(self.block().kind(), self.count(), name, value)
-        {
+    /// Notes whether Redis leaves the small encoding now that this element was put, and moves packed elements
+    /// to nodes if they have become too many: one look at how many they are for both.
+    #[inline]
+    fn settle(&mut self, name: &[u8], value: &[u8]) {
+        if self.nodes().is_some() {
+            return self.note_limits(self.count(), name, value);
+        }
+        let (_, count, bytes) = self.block().elements();
+        let is_large = count > PACKED_COUNT_MAX || bytes.len() > PACKED_BYTES_MAX;
+        self.note_limits(count, name, value);
+        if is_large {
+            self.unpack();
+        }
+    }
+
+    #[inline]
+    fn note_limits(&mut self, count: usize, name: &[u8], value: &[u8]) {
+        let block = self.block();
+        if !block.sticky() && limits::current().passed(block.kind(), count, name, value) {
             self.block_mut().set_sticky();
         }
     }

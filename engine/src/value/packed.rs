@@ -66,10 +66,13 @@ impl Layout {
         LsnBytes { bytes: (lsn.0 - self.origin.0).to_le_bytes(), width: self.width() }
     }
 
-    /// The `Lsn` in this prefix of an element.
+    /// The `Lsn` that these bytes of an element begin with.
     #[inline]
-    pub(crate) fn lsn_in(self, prefix: &[u8]) -> Lsn {
-        let distance = prefix[..self.width()].iter().rev().fold(0, |wide, byte| wide << 8 | u64::from(*byte));
+    pub(crate) fn lsn_in(self, element: &[u8]) -> Lsn {
+        let distance = match element.first_chunk() {
+            Some(front) => u64::from_le_bytes(*front) & ((1 << (8 * self.width())) - 1),
+            None => element[..self.width()].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)),
+        };
         Lsn(self.origin.0 + distance)
     }
 }
@@ -177,7 +180,7 @@ impl Item<'_> {
 
     /// Its newest record. REQUIRES: the layout has one.
     pub(crate) fn lsn(&self) -> Lsn {
-        Layout { prefix: self.prefix.len(), pair: false, origin: self.origin }.lsn_in(self.prefix)
+        Layout { prefix: self.prefix.len(), pair: false, origin: self.origin }.lsn_in(self.whole)
     }
 
     /// Its bytes after the `Lsn`.
