@@ -10,7 +10,9 @@
 use crate::record::{Lsn, UnixMs};
 
 pub(super) const FILE_MAGIC: [u8; 8] = *b"TARNCKP\n";
-pub(super) const FORMAT_VERSION: u32 = 1;
+pub(super) const FORMAT_VERSION: u32 = 2;
+/// The oldest version that is read.
+const FORMAT_VERSION_OLDEST: u32 = 1;
 pub(super) const FILE_HEADER_BYTES: usize = 64;
 pub(super) const BLOCK_MARK: [u8; 4] = *b"CKB\n";
 pub(super) const BLOCK_HEADER_BYTES: usize = 28;
@@ -86,7 +88,7 @@ impl FileHeader {
         if bytes[..8] != FILE_MAGIC || u32_at(bytes, 60) != crc32c::crc32c(&bytes[..60]) {
             return Err(HeaderError::Damaged("no header of a checkpoint"));
         }
-        if u32_at(bytes, 8) != FORMAT_VERSION {
+        if !(FORMAT_VERSION_OLDEST..=FORMAT_VERSION).contains(&u32_at(bytes, 8)) {
             return Err(HeaderError::Version(u32_at(bytes, 8)));
         }
         let kind = match u32_at(bytes, 12) {
@@ -157,4 +159,22 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("the caller has so many bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_the_version_before_are_read() {
+        let header =
+            FileHeader { kind: FileKind::Full, databases: 16, cut: Lsn(7), base: Lsn::ZERO, unix_ms: 9 };
+        let mut bytes = header.encode();
+        for (version, is_known) in [(0u32, false), (1, true), (2, true), (3, false)] {
+            bytes[8..12].copy_from_slice(&version.to_le_bytes());
+            let crc = crc32c::crc32c(&bytes[..60]);
+            bytes[60..].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(FileHeader::decode(&bytes).is_ok_and(|read| read == header), is_known, "{version}");
+        }
+    }
 }

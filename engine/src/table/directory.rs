@@ -31,7 +31,7 @@ use smallvec::SmallVec;
 use std::sync::OnceLock;
 
 /// Entries a segment has on average before the table grows by one. Segments that wait for their split have up
-/// to twice as many: 800 still fit the 1,024 slots of a `hashbrown` table, and 400 fit 512.
+/// to twice as many.
 const ENTRIES_PER_SEGMENT: usize = 400;
 /// A core's own cache holds a table of so many segments.
 const SEGMENTS_CACHED: usize = 12;

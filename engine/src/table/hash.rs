@@ -50,11 +50,6 @@ impl KeyHash {
     pub const fn at(position: u64) -> KeyHash {
         KeyHash((position << (64 - POSITION_BITS)).reverse_bits())
     }
-
-    /// The bits for the table inside a segment. The directory spends the low bits, so they are turned away.
-    pub(super) const fn inner(self) -> u64 {
-        self.0.rotate_left(32)
-    }
 }
 
 /// A key of a database, and its hash.

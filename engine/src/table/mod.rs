@@ -9,6 +9,7 @@ mod pinned;
 pub mod readers;
 pub mod remset;
 pub mod segment;
+mod slots;
 pub mod visit;
 
 pub use crate::value::Garbage;

@@ -10,10 +10,9 @@ use super::entry::{Applied, Entry, Remains, Retired, touch_all};
 use super::hash::{KeyHash, KeyRef};
 use super::readers::Waiting;
 use super::remset::Remset;
+use super::slots::{Place, Slots};
 use crate::record::{Change, Lsn, Stamped, UnixMs};
-use crate::value::left;
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry as Slot;
+use crate::value::{is_same, left};
 
 /// Whether a change may find nothing: what it takes away is gone already.
 fn takes_away(change: &Change<'_>) -> bool {
@@ -21,14 +20,10 @@ fn takes_away(change: &Change<'_>) -> bool {
     matches!(change, Delete | HashRemove { .. } | SetRemove { .. } | ZSetRemove { .. } | RenewalEnds { .. })
 }
 
-fn rehash(entry: &Entry) -> u64 {
-    KeyHash::of_stored(entry.key()).inner()
-}
-
 /// Some hundreds of entries; what the latch of the directory's slot protects.
 #[derive(Default)]
 pub struct Segment {
-    entries: HashTable<Entry>,
+    entries: Slots,
     expiring: usize,
     removed: Lsn,
     remset: Remset,
@@ -56,14 +51,19 @@ impl Segment {
     /// The entry of `key`, expired or not.
     #[inline]
     pub fn find(&self, hash: KeyHash, key: &[u8]) -> Option<&Entry> {
-        self.entries.find(hash.inner(), |entry| entry.key() == key)
+        self.place_of(hash, key).map(|place| self.entries.at(place))
+    }
+
+    #[inline]
+    fn place_of(&self, hash: KeyHash, key: &[u8]) -> Option<Place> {
+        self.entries.find(hash, |entry| is_same(entry.key(), key))
     }
 
     /// Where the entry of a key with this hash is, if any: nearly always right, as nothing of the entry is
     /// looked at.
     #[inline]
     pub fn guess(&self, hash: KeyHash) -> Option<&Entry> {
-        self.entries.iter_hash(hash.inner()).next()
+        self.entries.find(hash, |_| true).map(|place| self.entries.at(place))
     }
 
     /// The `Lsn` of the newest removal: what a reader who finds a key missing has seen.
@@ -114,26 +114,21 @@ impl Segment {
         waiting: Waiting<'_>,
         retired: &mut Retired,
     ) -> (Effect, bool) {
-        if self.entries.len() == self.entries.capacity() {
-            // All move to a larger table.
-            touch_all(self.entries.iter());
-        }
-        let slot = self.entries.entry(hash.inner(), |entry| entry.key() == key, rehash);
         let mut effect = Effect::default();
-        match slot {
-            Slot::Vacant(vacant) => {
+        match self.place_of(hash, key) {
+            None => {
                 if let Some(entry) = Entry::create(key, change, lsn) {
                     effect = Effect::of_new(&entry);
                     self.expiring += usize::from(entry.expiry().is_some());
-                    vacant.insert(entry);
+                    self.entries.insert(hash, entry);
                 } else if takes_away(change) {
                     self.removed = self.removed.max(lsn);
                 } else {
                     return (effect, false);
                 }
             }
-            Slot::Occupied(mut occupied) => {
-                let entry = occupied.get_mut();
+            Some(place) => {
+                let entry = self.entries.at_mut(place);
                 let expiring = entry.expiry().is_some();
                 let needed = waiting.seeing(entry.lsn());
                 let applied = if needed != 0 {
@@ -160,8 +155,7 @@ impl Segment {
                 self.expiring -= usize::from(expiring);
                 effect.expiring = -i64::from(expiring);
                 if applied == Applied::Emptied {
-                    let (entry, _) = occupied.remove();
-                    entry.retire(retired);
+                    self.entries.remove(place).retire(retired);
                     self.removed = self.removed.max(lsn);
                     effect.keys = -1;
                     self.shrink();
@@ -179,7 +173,8 @@ impl Segment {
     /// there. Returns how many keys more have an expiry.
     pub(crate) fn take_over(&mut self, hash: KeyHash, key: &[u8], remains: Remains) -> i64 {
         let before = self.expiring;
-        if let Some(entry) = self.entries.find_mut(hash.inner(), |entry| entry.key() == key) {
+        if let Some(place) = self.place_of(hash, key) {
+            let entry = self.entries.at_mut(place);
             self.expiring -= usize::from(entry.expiry().is_some());
             entry.take_over(remains);
             self.expiring += usize::from(entry.expiry().is_some());
@@ -202,31 +197,30 @@ impl Segment {
         lsn: Lsn,
         retired: &mut Retired,
     ) {
-        let entry = self.entries.find_mut(hash.inner(), |entry| entry.key() == key);
-        entry.expect("the sorted set is there as long as it is collected").put_members(members, lsn, retired);
+        let place = self.place_of(hash, key);
+        let place = place.expect("the sorted set is there as long as it is collected");
+        self.entries.at_mut(place).put_members(members, lsn, retired);
     }
 
     /// Puts in an entry that was stored; `false`, and nothing has changed, if its key is there already.
     pub(crate) fn insert(&mut self, hash: KeyHash, entry: Entry) -> bool {
-        match self.entries.entry(hash.inner(), |other| other.key() == entry.key(), rehash) {
-            Slot::Occupied(_) => false,
-            Slot::Vacant(vacant) => {
-                self.expiring += usize::from(entry.expiry().is_some());
-                vacant.insert(entry);
-                true
-            }
+        let is_free = self.entries.find(hash, |other| other.key() == entry.key()).is_none();
+        if is_free {
+            self.expiring += usize::from(entry.expiry().is_some());
+            self.entries.insert(hash, entry);
         }
+        is_free
     }
 
     /// Makes room for so many entries in all.
     pub(super) fn make_room(&mut self, entries: usize) {
-        self.entries.reserve(entries.saturating_sub(self.entries.len()), rehash);
+        self.entries.reserve(entries.saturating_sub(self.entries.len()));
     }
 
     /// Gives memory back when three quarters of a once full segment are empty.
     pub(super) fn shrink(&mut self) {
         if self.entries.capacity() > 64 && self.entries.len() * 4 < self.entries.capacity() {
-            self.entries.shrink_to(self.entries.len() * 2, rehash);
+            self.entries.shrink_to(self.entries.len() * 2);
         }
     }
 
@@ -235,21 +229,20 @@ impl Segment {
     pub(super) fn split(&mut self, bit: u64, room: usize) -> Segment {
         // The hash of an entry is made from its key, in an allocation elsewhere.
         touch_all(self.entries.iter());
-        let mut moved: Vec<Entry> = Vec::with_capacity(self.entries.len() / 2);
-        moved.extend(self.entries.extract_if(|entry| KeyHash::of_stored(entry.key()).0 & bit != 0));
+        let moved = self.entries.extract(|entry| KeyHash::of_stored(entry.key()), bit);
         let mut target = Segment {
-            entries: HashTable::with_capacity(moved.len().max(room)),
+            entries: Slots::with_room(moved.len().max(room)),
             removed: self.removed,
             ..Segment::default()
         };
-        for entry in moved {
+        for (hash, entry) in moved {
             let expires = usize::from(entry.expiry().is_some());
             self.expiring -= expires;
             target.expiring += expires;
-            target.entries.insert_unique(rehash(&entry), entry, rehash);
+            target.entries.insert(hash, entry);
         }
         target.remset = self.remset.split(bit);
-        self.entries.shrink_to(room, rehash);
+        self.entries.shrink_to(room);
         self.make_room(room);
         target
     }
@@ -257,12 +250,7 @@ impl Segment {
     /// Takes in what `other` has: one step of the table's shrinking.
     pub(super) fn merge(&mut self, other: Segment) {
         let Segment { entries, expiring, removed, remset } = other;
-        touch_all(self.entries.iter());
-        touch_all(entries.iter());
-        self.entries.reserve(entries.len(), rehash);
-        for entry in entries {
-            self.entries.insert_unique(rehash(&entry), entry, rehash);
-        }
+        self.entries.merge(entries);
         self.expiring += expiring;
         self.removed = self.removed.max(removed);
         self.remset.merge(remset);
@@ -275,7 +263,7 @@ impl Segment {
         if self.expiring == 0 {
             return (due, next);
         }
-        for entry in &self.entries {
+        for entry in self.entries.iter() {
             if entry.is_expired(now) {
                 due.push(entry.key().into());
             } else if let Some(at) = entry.expiry() {
@@ -287,16 +275,17 @@ impl Segment {
 
     /// A key chosen by `random`, near to uniform; `None` if the segment is empty.
     pub fn sample(&self, random: u64) -> Option<&Entry> {
-        let buckets = self.entries.num_buckets();
         if self.entries.is_empty() {
             return None;
         }
-        let start = random as usize % buckets;
-        (0..buckets).find_map(|i| self.entries.get_bucket((start + i) % buckets))
+        let slots = self.entries.slots();
+        let start = random as usize % slots;
+        (0..slots).find_map(|i| self.entries.get((start + i) % slots))
     }
 
     /// Checks the invariants; for tests and debug builds.
     pub fn assert_invariants(&self) {
+        self.entries.assert_invariants();
         let expiring = self.entries.iter().filter(|entry| entry.expiry().is_some()).count();
         assert_eq!(expiring, self.expiring, "the count of expiring entries is exact");
     }

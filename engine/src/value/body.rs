@@ -6,12 +6,14 @@
 //! when it becomes longer than [`WHOLE_BYTES_MAX`], and a new one that is put in its place may be small
 //! again.
 
-use super::block::{Block, Header, PACKED_EMPTY, packed_parts};
+use super::block::{Block, EMPTY_LIST, Header};
 use super::chunks::Chunks;
 use super::form::Form;
 use super::nodes::{Garbage, Nodes, PACKED_BYTES_MAX, PACKED_COUNT_MAX};
-use super::packed::{self, HASH, LIST, Layout, SET, ZSET};
+use super::packed::{self, LIST};
 use super::string::WHOLE_BYTES_MAX;
+use super::thin::Either;
+use super::thin::Which::{Large, Small};
 use super::tree::Order;
 use super::{HashRef, ListRef, SetRef, ValueRef, ZSetRef, elements_of, hash, image, limits, list, set, zset};
 use crate::record::{BYTES_MAX, Kind, Lsn, Made, Side};
@@ -19,20 +21,16 @@ use crate::record::{BYTES_MAX, Kind, Lsn, Made, Side};
 /// Bytes from which on an allocation is freed elsewhere: giving it back to the system takes time.
 const BLOCK_BYTES_LARGE: usize = 256 << 10;
 
-/// Block and nodes, in 16 bytes. The kind is the block's; string operations are for strings, and so on.
+/// Block and nodes, in 8 bytes: all is in the block, or it is a large collection or a giant string. The kind
+/// is the block's; string operations are for strings, and so on.
 #[derive(Clone)]
-pub(crate) enum Body {
-    /// All is in the block.
-    Small(Block),
-    /// A large collection, or a giant string.
-    Large(Box<Large>),
-}
+pub(crate) struct Body(Either<Parts>);
 
-const _: () = assert!(size_of::<Body>() == 16, "the two forms are told apart by the block's pointer");
+const _: () = assert!(size_of::<Option<Body>>() == 8, "the two forms are told apart by the pointer");
 
 /// A collection of which the elements are in nodes, or a string in chunks; the block's payload is empty.
 #[derive(Clone)]
-pub(crate) struct Large {
+struct Parts {
     block: Block,
     nodes: Nodes,
 }
@@ -40,9 +38,9 @@ pub(crate) struct Large {
 impl Body {
     #[inline]
     pub(crate) fn block(&self) -> &Block {
-        match self {
-            Body::Small(block) => block,
-            Body::Large(large) => &large.block,
+        match self.0.get() {
+            Small(block) => block,
+            Large(large) => &large.block,
         }
     }
 
@@ -53,30 +51,45 @@ impl Body {
 
     #[inline]
     fn parts_mut(&mut self) -> (&mut Block, Option<&mut Nodes>) {
-        match self {
-            Body::Small(block) => (block, None),
-            Body::Large(large) => (&mut large.block, Some(&mut large.nodes)),
+        match self.0.get_mut() {
+            Small(block) => (block, None),
+            Large(large) => (&mut large.block, Some(&mut large.nodes)),
         }
     }
 
     /// The nodes of a large value.
     #[inline]
     pub(crate) fn nodes(&self) -> Option<&Nodes> {
-        match self {
-            Body::Small(_) => None,
-            Body::Large(large) => Some(&large.nodes),
+        match self.0.get() {
+            Small(_) => None,
+            Large(large) => Some(&large.nodes),
         }
     }
 
     /// A value of these nodes. REQUIRES: the block has no payload.
     pub(crate) fn of_nodes(block: Block, nodes: Nodes) -> Body {
-        Body::Large(Box::new(Large { block, nodes }))
+        Body(Either::large(Box::new(Parts { block, nodes })))
+    }
+
+    /// A value of which all is in the block.
+    pub(crate) fn of_block(block: Block) -> Body {
+        Body(Either::small(block))
+    }
+
+    /// A collection of packed elements, as a file has it: many become nodes, and `Lsn`s distances.
+    pub(crate) fn of_packed(block: Block) -> Body {
+        let mut body = Body::of_block(block);
+        body.unpack_if_large();
+        if body.nodes().is_none() && packed::layout_of(body.block().kind()).width() > 0 {
+            body.block_mut().packed().narrow(None);
+        }
+        body
     }
 
     /// A string, or a document.
     pub(crate) fn string(header: &Header, key: &[u8], value: &[u8]) -> Body {
         if value.len() <= WHOLE_BYTES_MAX {
-            return Body::Small(Block::new(header, key, value));
+            return Body::of_block(Block::new(header, key, value));
         }
         let mut chunks = Chunks::default();
         chunks.write(0, value);
@@ -87,7 +100,7 @@ impl Body {
     pub(crate) fn empty(header: &Header, key: &[u8]) -> Body {
         match header.kind {
             kind if kind.is_bytes() => Body::string(header, key, &[]),
-            _ => Body::Small(Block::empty(header, key)),
+            _ => Body::of_block(Block::empty(header, key)),
         }
     }
 
@@ -117,6 +130,10 @@ impl Body {
                 Kind::ZSet => _ = body.zset_put(item.name, item.score, lsn),
                 Kind::Hash => _ = body.hash_put(item.name, item.value, lsn),
             }
+        }
+        if body.nodes().is_none() && packed::layout_of(kind).width() > 0 {
+            // One record says all of them.
+            body.block_mut().packed().narrow(None);
         }
         (kind != Kind::String && body.count() > 0).then_some(body)
     }
@@ -189,38 +206,32 @@ impl Body {
 
     /// The part that takes long to free, if there is one.
     pub(crate) fn discard(self) -> Option<Garbage> {
-        match self {
-            Body::Large(large) => {
+        match self.0.into_inner() {
+            Large(large) => {
                 let is_quick =
                     matches!(&large.nodes, Nodes::String(chunks) if chunks.len() <= BLOCK_BYTES_LARGE);
                 (!is_quick).then(|| Garbage::nodes(Box::new(large.nodes), large.block.header().base))
             }
-            Body::Small(block) if block.len() > BLOCK_BYTES_LARGE => Some(Garbage::block(block)),
-            Body::Small(_) => None,
+            Small(block) if block.len() > BLOCK_BYTES_LARGE => Some(Garbage::block(block)),
+            Small(_) => None,
         }
     }
 
     /// Bytes of memory, this included.
     pub(crate) fn bytes(&self) -> usize {
-        let large = match self {
-            Body::Small(_) => 0,
-            Body::Large(large) => size_of::<Large>() + large.nodes.bytes(),
-        };
-        size_of::<Body>() + self.block().len() + large
+        let large = self.nodes().map_or(0, |nodes| size_of::<Parts>() + nodes.bytes());
+        size_of::<Body>() + self.block().bytes() + large
     }
 
     /// As `bytes`, but those of nodes are estimated by what one look tells.
     pub(crate) fn bytes_about(&self) -> usize {
-        let large = match self {
-            Body::Small(_) => 0,
-            Body::Large(large) => size_of::<Large>() + large.nodes.bytes_about(),
-        };
-        size_of::<Body>() + self.block().len() + large
+        let large = self.nodes().map_or(0, |nodes| size_of::<Parts>() + nodes.bytes_about());
+        size_of::<Body>() + self.block().bytes() + large
     }
 
     /// Bytes that a clone has for itself.
     pub(crate) fn bytes_of_clone(&self) -> usize {
-        size_of::<Body>() + self.block().len() + self.nodes().map_or(0, |_| size_of::<Large>())
+        size_of::<Body>() + self.block().bytes() + self.nodes().map_or(0, |_| size_of::<Parts>())
     }
 
     /// The nodes as garbage, only for the records that it reports: others go on to use them. Those of a
@@ -232,11 +243,11 @@ impl Body {
 
     /// The `Lsn`s of packed elements, where they have any; those in nodes are reported by their [`Garbage`].
     pub(crate) fn packed_lsns(&self) -> impl Iterator<Item = Lsn> {
-        let elements = match self.nodes() {
-            None => packed_parts(self.block().payload()).1,
-            Some(_) => &[],
+        let (layout, _, elements) = match self.nodes() {
+            None => self.block().elements(),
+            Some(_) => (LIST, 0, &[][..]),
         };
-        packed::items(packed::layout_of(self.block().kind()), elements).map(|item| item.lsn())
+        packed::items(layout, elements).map(|item| item.lsn())
     }
 
     #[inline]
@@ -248,17 +259,14 @@ impl Body {
                 value => value,
             };
         }
-        let payload = self.block().payload();
+        let block = self.block();
         match kind {
-            Kind::String => ValueRef::String(payload.into()),
-            Kind::Json => ValueRef::Json(payload.into()),
-            Kind::List => ValueRef::List(ListRef { form: packed_form(LIST, payload) }),
-            Kind::Set => ValueRef::Set(SetRef { form: packed_form(SET, payload) }),
-            Kind::ZSet => ValueRef::ZSet(ZSetRef {
-                index: packed_form(ZSET, payload),
-                ranking: packed_form(ZSET, payload),
-            }),
-            Kind::Hash => ValueRef::Hash(HashRef { form: packed_form(HASH, payload) }),
+            Kind::String => ValueRef::String(block.payload().into()),
+            Kind::Json => ValueRef::Json(block.payload().into()),
+            Kind::List => ValueRef::List(ListRef { form: packed_form(block) }),
+            Kind::Set => ValueRef::Set(SetRef { form: packed_form(block) }),
+            Kind::ZSet => ValueRef::ZSet(ZSetRef { index: packed_form(block), ranking: packed_form(block) }),
+            Kind::Hash => ValueRef::Hash(HashRef { form: packed_form(block) }),
         }
     }
 
@@ -269,8 +277,7 @@ impl Body {
             Some(Nodes::Hash(tree)) => tree.put(field, value, lsn),
             _ => hash::put(&mut block.packed(), field, value, lsn),
         };
-        self.note_limits(field, value);
-        self.unpack_if_large();
+        self.settle(field, value);
         old
     }
 
@@ -281,8 +288,7 @@ impl Body {
             Some(Nodes::Set(tree)) => tree.add(member, lsn),
             _ => set::add(&mut block.packed(), member, lsn),
         };
-        self.note_limits(member, &[]);
-        self.unpack_if_large();
+        self.settle(member, &[]);
         old
     }
 
@@ -293,10 +299,10 @@ impl Body {
             Some(Nodes::ZSet(trees)) => trees.put(member, score, lsn),
             _ => zset::put(&mut block.packed(), member, score, lsn),
         };
-        if old.is_none() {
-            self.note_limits(member, &[]);
+        match old {
+            None => self.settle(member, &[]),
+            Some(_) => self.unpack_if_large(),
         }
-        self.unpack_if_large();
         old
     }
 
@@ -306,7 +312,7 @@ impl Body {
         if let (_, Some(Nodes::ZSet(trees))) = self.parts_mut()
             && let Some(longest) = trees.put_all(members, replaced)
         {
-            self.note_limits(longest, &[]);
+            self.note_limits(self.count(), longest, &[]);
         }
     }
 
@@ -361,11 +367,11 @@ impl Body {
                 (!cut.is_empty()).then(|| Garbage::cut(cut))
             }
             Some(_) => {
-                block.splice_payload(0..0, &[&PACKED_EMPTY]);
-                let small = Body::Small(std::mem::take(block));
-                match std::mem::replace(self, small) {
-                    Body::Large(large) => Some(Garbage::nodes(Box::new(large.nodes), None)),
-                    Body::Small(_) => None,
+                block.splice_payload(0..0, &[&EMPTY_LIST]);
+                let small = Body::of_block(std::mem::take(block));
+                match std::mem::replace(self, small).0.into_inner() {
+                    Large(large) => Some(Garbage::nodes(Box::new(large.nodes), None)),
+                    Small(_) => None,
                 }
             }
             None => {
@@ -382,25 +388,47 @@ impl Body {
         if self.nodes().is_some() {
             return;
         }
-        let (count, bytes) = packed_parts(self.block().payload());
-        if (count > PACKED_COUNT_MAX || bytes.len() > PACKED_BYTES_MAX)
-            && let Some(nodes) = Nodes::build(self.block().kind(), bytes)
-        {
+        let (_, count, bytes) = self.block().elements();
+        if count > PACKED_COUNT_MAX || bytes.len() > PACKED_BYTES_MAX {
+            self.unpack();
+        }
+    }
+
+    /// Moves packed elements to nodes. REQUIRES: there are some.
+    #[cold]
+    fn unpack(&mut self) {
+        let (layout, _, bytes) = self.block().elements();
+        let kind = self.block().kind();
+        if let Some(nodes) = Nodes::build(kind, &packed::recode(layout, bytes, packed::layout_of(kind))) {
             self.set_nodes(nodes);
         }
     }
 
     fn set_nodes(&mut self, nodes: Nodes) {
         let mut block = std::mem::take(self.block_mut());
-        let len = block.payload().len();
-        block.splice_payload(0..len, &[]);
+        block.clear_payload();
         *self = Body::of_nodes(block, nodes);
     }
 
-    /// Notes whether Redis leaves the small encoding now that this element was put.
-    fn note_limits(&mut self, name: &[u8], value: &[u8]) {
-        if !self.block().sticky() && limits::current().passed(self.block().kind(), self.count(), name, value)
-        {
+    /// Notes whether Redis leaves the small encoding now that this element was put, and moves packed elements
+    /// to nodes if they have become too many: one look at how many they are for both.
+    #[inline]
+    fn settle(&mut self, name: &[u8], value: &[u8]) {
+        if self.nodes().is_some() {
+            return self.note_limits(self.count(), name, value);
+        }
+        let (_, count, bytes) = self.block().elements();
+        let is_large = count > PACKED_COUNT_MAX || bytes.len() > PACKED_BYTES_MAX;
+        self.note_limits(count, name, value);
+        if is_large {
+            self.unpack();
+        }
+    }
+
+    #[inline]
+    fn note_limits(&mut self, count: usize, name: &[u8], value: &[u8]) {
+        let block = self.block();
+        if !block.sticky() && limits::current().passed(block.kind(), count, name, value) {
             self.block_mut().set_sticky();
         }
     }
@@ -409,13 +437,13 @@ impl Body {
     pub(crate) fn count(&self) -> usize {
         match self.nodes() {
             Some(nodes) => nodes.count(),
-            None => packed_parts(self.block().payload()).0,
+            None => self.block().elements().1,
         }
     }
 }
 
 #[inline]
-fn packed_form<O: Order>(layout: Layout, payload: &[u8]) -> Form<'_, O> {
-    let (count, bytes) = packed_parts(payload);
+fn packed_form<O: Order>(block: &Block) -> Form<'_, O> {
+    let (layout, count, bytes) = block.elements();
     Form::Packed { layout, count, bytes }
 }

@@ -63,7 +63,7 @@ impl<'a, const PREFIX: usize, const PAIR: bool> Form<'a, Scattered<PREFIX, PAIR>
     #[inline]
     pub(crate) fn find(&self, name: &[u8]) -> Option<Item<'a>> {
         match *self {
-            Form::Packed { bytes, .. } => packed::find(Scattered::<PREFIX, PAIR>::LAYOUT, bytes, name),
+            Form::Packed { layout, bytes, .. } => packed::find(Layout { pair: PAIR, ..layout }, bytes, name),
             Form::Tree(tree) => tree.find(name),
         }
     }

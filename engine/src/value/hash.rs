@@ -2,7 +2,7 @@
 
 use super::Scanned;
 use super::form::Form;
-use super::packed::{self, Buffer, HASH, Item, Varint, lsn_bytes};
+use super::packed::{self, Buffer, HASH, Item, Layout, Varint};
 use super::scattered::{ByPosition, HashOrder};
 use super::tree::Tree;
 use crate::record::Lsn;
@@ -35,8 +35,9 @@ impl<'a> HashRef<'a> {
     #[inline]
     pub fn for_each(&self, mut work: impl FnMut(&'a [u8], &'a [u8])) {
         match self.form {
-            Form::Packed { bytes, .. } => {
-                packed::items(HASH, bytes).for_each(|item| work(item.name, item.value));
+            Form::Packed { layout, bytes, .. } => {
+                packed::items(Layout { pair: true, ..layout }, bytes)
+                    .for_each(|item| work(item.name, item.value));
             }
             Form::Tree(_) => self.iter().for_each(|(name, value)| work(name, value)),
         }
@@ -68,9 +69,10 @@ impl<'a> HashRef<'a> {
 /// Gives a field a value; the `Lsn` that it had.
 pub(crate) fn put(buffer: &mut impl Buffer, field: &[u8], value: &[u8], lsn: Lsn) -> Option<Lsn> {
     let (field_len, value_len) = (Varint::new(field.len()), Varint::new(value.len()));
-    let lsn = lsn_bytes(lsn);
-    let parts = [&lsn[..], field_len.as_slice(), field, value_len.as_slice(), value];
-    match packed::find(HASH, buffer.bytes(), field).map(|item| (item.range(), item.lsn())) {
+    let layout = buffer.admit(HASH, lsn);
+    let lsn = layout.lsn_bytes(lsn);
+    let parts = [lsn.as_slice(), field_len.as_slice(), field, value_len.as_slice(), value];
+    match packed::find(layout, buffer.bytes(), field).map(|item| (item.range(), item.lsn())) {
         Some((range, old)) => {
             buffer.splice(range, &parts);
             Some(old)

@@ -6,6 +6,8 @@
 //! leaves of collections hold the bytes that packed ones do: one set of functions serves both.
 
 pub(crate) mod block;
+#[cfg(test)]
+mod block_tests;
 pub(crate) mod body;
 pub(crate) mod chunks;
 pub(crate) mod form;
@@ -26,6 +28,7 @@ pub(crate) mod scattered;
 pub mod set;
 pub(crate) mod stored;
 pub(crate) mod string;
+pub(crate) mod thin;
 pub(crate) mod tree;
 pub mod zset;
 

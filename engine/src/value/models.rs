@@ -84,7 +84,7 @@ pub(crate) fn assert_nodes(nodes: &Nodes) {
         separator: &u64,
         right: &[u8],
     ) -> bool {
-        let layout = packed::Layout { prefix: PREFIX, pair: PAIR };
+        let layout = packed::Layout::wide(PREFIX, PAIR);
         packed::items(layout, left).all(|item| position_of(item.name) < *separator)
             && packed::items(layout, right).all(|item| position_of(item.name) >= *separator)
     }

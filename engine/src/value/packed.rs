@@ -3,8 +3,11 @@
 //!
 //! ```text
 //! element:  [fixed prefix][varint length][name] and, in a hash, [varint length][value]
-//! prefix:   list: none   set, hash: Lsn, 6 bytes   sorted set: Lsn, score, 8 bytes   its order: score
+//! prefix:   list: none   set, hash: Lsn   sorted set: Lsn, score, 8 bytes   its order: score
 //! ```
+//!
+//! An `Lsn` has 6 bytes in leaves. In a small collection all have the same number of bytes, 0 to 6, and are
+//! counted from an *origin*: see `block.rs`.
 //!
 //! All integers are little-endian. The functions are generic over [`Buffer`], so that they work on the
 //! payload of an entry's block and on a leaf alike.
@@ -18,25 +21,90 @@ use crate::record::{Kind, Lsn};
 /// Bytes of a stored `Lsn`.
 pub(crate) const LSN_BYTES: usize = 6;
 
+/// Bytes of a score.
+pub(crate) const SCORE_BYTES: usize = 8;
+
 /// How the elements of one kind of collection are laid out.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Bytes in front of the name.
+    /// Bytes in front of the name: those of an `Lsn`, fewer than 8, and of a score.
     pub(crate) prefix: usize,
     /// Whether a value follows the name.
     pub(crate) pair: bool,
+    /// Where `Lsn`s are counted from.
+    pub(crate) origin: Lsn,
+}
+
+impl Layout {
+    /// With whole `Lsn`s.
+    pub(crate) const fn wide(prefix: usize, pair: bool) -> Layout {
+        Layout { prefix, pair, origin: Lsn::ZERO }
+    }
+
+    /// As this, with `Lsn`s of so many bytes, counted from `origin`.
+    #[inline]
+    pub(crate) const fn narrow(self, width: usize, origin: Lsn) -> Layout {
+        Layout { prefix: self.prefix - self.width() + width, pair: self.pair, origin }
+    }
+
+    /// Bytes of an `Lsn`.
+    #[inline]
+    pub(crate) const fn width(self) -> usize {
+        self.prefix % SCORE_BYTES
+    }
+
+    /// Whether an element with this `Lsn` can be laid out so.
+    #[inline]
+    pub(crate) fn holds(self, lsn: Lsn) -> bool {
+        lsn.0.checked_sub(self.origin.0).is_some_and(|distance| distance >> (8 * self.width()) == 0)
+    }
+
+    /// The stored form of an `Lsn` in this layout. REQUIRES: it holds it.
+    #[inline]
+    pub(crate) fn lsn_bytes(self, lsn: Lsn) -> LsnBytes {
+        assert!(self.holds(lsn), "the layout was chosen for the Lsn");
+        LsnBytes { bytes: (lsn.0 - self.origin.0).to_le_bytes(), width: self.width() }
+    }
+
+    /// The `Lsn` that these bytes of an element begin with.
+    #[inline]
+    pub(crate) fn lsn_in(self, element: &[u8]) -> Lsn {
+        let distance = match element.first_chunk() {
+            Some(front) => u64::from_le_bytes(*front) & ((1 << (8 * self.width())) - 1),
+            None => element[..self.width()].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)),
+        };
+        Lsn(self.origin.0 + distance)
+    }
+}
+
+/// The stored form of an `Lsn`.
+pub(crate) struct LsnBytes {
+    bytes: [u8; 8],
+    width: usize,
+}
+
+impl LsnBytes {
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.width]
+    }
+}
+
+/// Bytes that the distance between two `Lsn`s needs.
+pub(crate) const fn width_of(distance: u64) -> usize {
+    (u64::BITS - distance.leading_zeros()).div_ceil(8) as usize
 }
 
 /// Elements of a list.
-pub(crate) const LIST: Layout = Layout { prefix: 0, pair: false };
+pub(crate) const LIST: Layout = Layout::wide(0, false);
 /// Members of a set.
-pub(crate) const SET: Layout = Layout { prefix: LSN_BYTES, pair: false };
+pub(crate) const SET: Layout = Layout::wide(LSN_BYTES, false);
 /// Fields of a hash.
-pub(crate) const HASH: Layout = Layout { prefix: LSN_BYTES, pair: true };
+pub(crate) const HASH: Layout = Layout::wide(LSN_BYTES, true);
 /// Members of a sorted set.
-pub(crate) const ZSET: Layout = Layout { prefix: LSN_BYTES + 8, pair: false };
+pub(crate) const ZSET: Layout = Layout::wide(LSN_BYTES + SCORE_BYTES, false);
 /// Members of a large sorted set in the tree that keeps their order.
-pub(crate) const RANKED: Layout = Layout { prefix: 8, pair: false };
+pub(crate) const RANKED: Layout = Layout::wide(SCORE_BYTES, false);
 
 /// The layout of packed elements; that of a list for strings and documents, which have none.
 pub(crate) const fn layout_of(kind: Kind) -> Layout {
@@ -51,6 +119,15 @@ pub(crate) const fn layout_of(kind: Kind) -> Layout {
 /// Bytes that elements stand in, to be changed.
 pub(crate) trait Buffer {
     fn bytes(&self) -> &[u8];
+    /// How they stand there, where leaves have them as in `wide`.
+    fn layout(&self, wide: Layout) -> Layout {
+        wide
+    }
+    /// The same, after it was changed to one that holds an `Lsn` if it did not.
+    fn admit(&mut self, wide: Layout, lsn: Lsn) -> Layout {
+        debug_assert!(wide.holds(lsn), "an Lsn fits 48 bits");
+        wide
+    }
     /// Notes that there are so many elements more.
     fn grow(&mut self, by: isize);
     /// Puts `parts` in the place of the bytes at `at`.
@@ -79,6 +156,8 @@ pub(crate) struct Item<'a> {
     /// All its bytes.
     pub(crate) whole: &'a [u8],
     pub(crate) prefix: &'a [u8],
+    /// Where its `Lsn` is counted from.
+    origin: Lsn,
     pub(crate) name: &'a [u8],
     /// Empty where the layout has none.
     pub(crate) value: &'a [u8],
@@ -99,9 +178,14 @@ impl Item<'_> {
         bytes.extend_from_slice(self.whole);
     }
 
-    /// The `Lsn` at the front of the prefix. REQUIRES: the layout has one.
+    /// Its newest record. REQUIRES: the layout has one.
     pub(crate) fn lsn(&self) -> Lsn {
-        lsn_at(self.prefix)
+        Layout { prefix: self.prefix.len(), pair: false, origin: self.origin }.lsn_in(self.whole)
+    }
+
+    /// Its bytes after the `Lsn`.
+    pub(crate) fn behind_lsn(&self) -> &[u8] {
+        &self.whole[self.prefix.len() % SCORE_BYTES..]
     }
 
     /// The score at the back of the prefix. REQUIRES: the layout has one.
@@ -151,7 +235,8 @@ impl<'a> Iterator for Items<'a> {
             (value, end) = run_at(self.bytes, end);
         }
         self.at = end;
-        Some(Item { at, end, whole: &self.bytes[at..end], prefix: &self.bytes[at..prefix_end], name, value })
+        let (whole, prefix) = (&self.bytes[at..end], &self.bytes[at..prefix_end]);
+        Some(Item { at, end, whole, prefix, origin: self.layout.origin, name, value })
     }
 }
 
@@ -198,10 +283,22 @@ pub fn is_same(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// Takes out the element called `name`; the `Lsn` that it had.
-pub(crate) fn remove(layout: Layout, buffer: &mut impl Buffer, name: &[u8]) -> Option<Lsn> {
+pub(crate) fn remove(wide: Layout, buffer: &mut impl Buffer, name: &[u8]) -> Option<Lsn> {
+    let layout = buffer.layout(wide);
     let (range, lsn) = find(layout, buffer.bytes(), name).map(|item| (item.range(), item.lsn()))?;
     buffer.remove(range, 1);
     Some(lsn)
+}
+
+/// Elements of one layout, laid out in another. REQUIRES: this one holds their `Lsn`s.
+pub(crate) fn recode(from: Layout, bytes: &[u8], to: Layout) -> Vec<u8> {
+    let more = items(from, bytes).count() * to.width();
+    let mut recoded = Vec::with_capacity(bytes.len() + more);
+    for item in items(from, bytes) {
+        recoded.extend_from_slice(to.lsn_bytes(item.lsn()).as_slice());
+        recoded.extend_from_slice(item.behind_lsn());
+    }
+    recoded
 }
 
 /// The element at `index`.

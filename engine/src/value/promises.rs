@@ -281,8 +281,8 @@ fn names<T>((next, found): Scanned<(&[u8], T)>) -> Scanned<&[u8]> {
 fn small_values_cost_few_bytes_beyond_their_own() {
     let put = Change::Put { value: cow(&[b'v'; 32]), expiry: None };
     let entry = Entry::create(&[b'k'; 16], &put, Lsn(1)).unwrap();
-    assert_eq!(size_of::<Entry>(), 16);
-    assert_eq!(entry.bytes(), 16 + 8 + 16 + 32);
+    assert_eq!(size_of::<Entry>(), 8);
+    assert_eq!(entry.bytes(), 8 + 4 + 8 + 16 + 32);
 
     let mut record = None;
     for number in 0..10 {

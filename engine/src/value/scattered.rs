@@ -20,7 +20,7 @@ pub(crate) type HashOrder = Scattered<{ HASH.prefix }, { HASH.pair }>;
 pub(crate) type ScoreOrder = Scattered<{ ZSET.prefix }, { ZSET.pair }>;
 
 impl<const PREFIX: usize, const PAIR: bool> Order for Scattered<PREFIX, PAIR> {
-    const LAYOUT: Layout = Layout { prefix: PREFIX, pair: PAIR };
+    const LAYOUT: Layout = Layout::wide(PREFIX, PAIR);
     const LEAF_BYTES_MAX: usize = 1008;
     const SORTED: bool = false;
     type Separator = u64;

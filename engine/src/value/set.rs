@@ -2,7 +2,7 @@
 
 use super::Scanned;
 use super::form::Form;
-use super::packed::{self, Buffer, SET, Varint, lsn_bytes};
+use super::packed::{self, Buffer, SET, Varint};
 use super::scattered::{ByPosition, SetOrder};
 use super::tree::Tree;
 use crate::record::Lsn;
@@ -51,14 +51,15 @@ impl<'a> SetRef<'a> {
 
 /// Adds a member, or notes its newer record; the `Lsn` that it had.
 pub(crate) fn add(buffer: &mut impl Buffer, member: &[u8], lsn: Lsn) -> Option<Lsn> {
-    let (len, lsn) = (Varint::new(member.len()), lsn_bytes(lsn));
-    match packed::find(SET, buffer.bytes(), member).map(|item| (item.at, item.lsn())) {
+    let layout = buffer.admit(SET, lsn);
+    let (len, lsn) = (Varint::new(member.len()), layout.lsn_bytes(lsn));
+    match packed::find(layout, buffer.bytes(), member).map(|item| (item.at, item.lsn())) {
         Some((at, old)) => {
-            buffer.splice(at..at + lsn.len(), &[&lsn]);
+            buffer.splice(at..at + layout.width(), &[lsn.as_slice()]);
             Some(old)
         }
         None => {
-            buffer.insert(buffer.bytes().len(), &[&lsn, len.as_slice(), member]);
+            buffer.insert(buffer.bytes().len(), &[lsn.as_slice(), len.as_slice(), member]);
             None
         }
     }

@@ -10,11 +10,11 @@
 //! somebody else made: nothing read from a file may make the store panic later, or take a later write for a
 //! record that was replaced. So no `Lsn` of an entry, of its parts too, is newer than the file's cut.
 
-use super::block::{Block, packed_parts};
+use super::block::Block;
 use super::body::Body;
 use super::chunks::Chunks;
 use super::nodes::Nodes;
-use super::packed::{self, LIST, LSN_BYTES, Layout, ZSET, layout_of, lsn_at};
+use super::packed::{self, Layout, SCORE_BYTES, layout_of};
 use super::run::checked_run;
 use super::string::WHOLE_BYTES_MAX;
 use crate::record::{BYTES_MAX, Kind, Lsn};
@@ -51,19 +51,17 @@ impl Body {
         let block = checked_block(bytes, cut)?;
         let kind = block.kind();
         if !kind.is_bytes() {
-            let payload = block.payload();
-            if payload.len() < 2 {
+            let (layout, count, elements) = block.checked_elements().ok_or(NotStored::NoEntry)?;
+            let found = check_items(layout, elements, cut)?;
+            if count != found || count == 0 || kind == Kind::ZSet && !is_sorted(layout, elements) {
                 return Err(NotStored::NoEntry);
             }
-            let (count, elements) = packed_parts(payload);
-            let found = check_items(layout_of(kind), elements, cut)?;
-            if count != found || count == 0 || kind == Kind::ZSet && !is_sorted(elements) {
-                return Err(NotStored::NoEntry);
-            }
-        } else if block.payload().len() > WHOLE_BYTES_MAX {
+            return Ok(Body::of_packed(block));
+        }
+        if block.payload().len() > WHOLE_BYTES_MAX {
             return Ok(Body::string(&block.header(), block.key(), block.payload()));
         }
-        Ok(Body::Small(block))
+        Ok(Body::of_block(block))
     }
 
     /// The body of a block and the leaves of its nodes, with nothing newer than `cut`.
@@ -112,6 +110,9 @@ pub(crate) fn key_of(bytes: &[u8]) -> Option<&[u8]> {
 fn checked_block(bytes: &[u8], cut: Lsn) -> Result<Block, NotStored> {
     let block = Block::checked(bytes).ok_or(NotStored::NoEntry)?;
     let header = block.header();
+    if !block.has_sound_width() {
+        return Err(NotStored::NoEntry);
+    }
     let newest = [Some(header.lsn), header.base, header.expiry_lsn].into_iter().flatten().max();
     // Views, and so the next checkpoint, would take it for a write that came after them.
     if newest > Some(cut) { Err(NotStored::Newer) } else { Ok(block) }
@@ -123,13 +124,13 @@ fn check_items(layout: Layout, bytes: &[u8], cut: Lsn) -> Result<usize, NotStore
     let (mut at, mut count) = (0, 0);
     while at < bytes.len() {
         let prefix = bytes.get(at..at + layout.prefix).ok_or_else(no_entry)?;
-        if layout.prefix == ZSET.prefix
+        if layout.prefix >= SCORE_BYTES
             && prefix.last_chunk().is_none_or(|score| f64::from_le_bytes(*score).is_nan())
         {
             return Err(NotStored::NoEntry);
         }
         // A later write of the same number would be taken for replaced with the element.
-        if layout.prefix >= LSN_BYTES && lsn_at(prefix) > cut {
+        if layout.lsn_in(prefix) > cut {
             return Err(NotStored::Newer);
         }
         at = checked_run(bytes, at + layout.prefix).ok_or_else(no_entry)?.1;
@@ -141,8 +142,8 @@ fn check_items(layout: Layout, bytes: &[u8], cut: Lsn) -> Result<usize, NotStore
     Ok(count)
 }
 
-fn is_sorted(elements: &[u8]) -> bool {
-    let mut members = packed::items(ZSET, elements).map(|item| (item.score(), item.name));
+fn is_sorted(layout: Layout, elements: &[u8]) -> bool {
+    let mut members = packed::items(layout, elements).map(|item| (item.score(), item.name));
     let Some(mut last) = members.next() else { return true };
     members.all(|member| {
         let rises = last.0 < member.0 || last.0 == member.0 && last.1 < member.1;
@@ -150,6 +151,3 @@ fn is_sorted(elements: &[u8]) -> bool {
         rises
     })
 }
-
-const _: () = assert!(LIST.prefix != ZSET.prefix, "only the elements of sorted sets have a score");
-const _: () = assert!(LIST.prefix < LSN_BYTES, "the elements of lists have no Lsn of their own");

@@ -131,20 +131,21 @@ fn place(layout: Layout, bytes: &[u8], score: f64, member: &[u8]) -> usize {
 
 /// Gives a member of a packed sorted set a score; the `Lsn` that it had.
 pub(crate) fn put(buffer: &mut impl Buffer, member: &[u8], score: f64, lsn: Lsn) -> Option<Lsn> {
-    let (len, lsn, score_bytes) = (Varint::new(member.len()), lsn_bytes(lsn), score.to_le_bytes());
-    let head = [&lsn[..], &score_bytes];
-    let Some(item) = packed::find(ZSET, buffer.bytes(), member) else {
-        let at = place(ZSET, buffer.bytes(), score, member);
+    let layout = buffer.admit(ZSET, lsn);
+    let (len, lsn, score_bytes) = (Varint::new(member.len()), layout.lsn_bytes(lsn), score.to_le_bytes());
+    let head = [lsn.as_slice(), &score_bytes];
+    let Some(item) = packed::find(layout, buffer.bytes(), member) else {
+        let at = place(layout, buffer.bytes(), score, member);
         buffer.insert(at, &[head[0], head[1], len.as_slice(), member]);
         return None;
     };
     let (range, old) = (item.range(), item.lsn());
     if item.score() == score {
-        buffer.splice(range.start..range.start + ZSET.prefix, &head);
+        buffer.splice(range.start..range.start + layout.prefix, &head);
         return Some(old);
     }
     // It changes places with those between: the same bytes in all, so that nothing is allocated.
-    let at = place(ZSET, buffer.bytes(), score, member);
+    let at = place(layout, buffer.bytes(), score, member);
     let whole = [head[0], head[1], len.as_slice(), member];
     if at > range.start {
         let between: SmallVec<[u8; 1024]> = SmallVec::from_slice(&buffer.bytes()[range.end..at]);

@@ -1,4 +1,4 @@
-//! An entry: one key with its expiry, `Lsn`s and value, in 16 bytes and one allocation while it is small.
+//! An entry: one key with its expiry, `Lsn`s and value, in 8 bytes and one allocation while it is small.
 //!
 //! An entry knows what a [`Change`] means: the engine applies each write here after it has logged it, and
 //! recovery applies what it reads back by the same code.
@@ -227,7 +227,7 @@ impl Entry {
         if self.kind().is_bytes() { 0 } else { self.body.count() }
     }
 
-    /// Bytes of the allocation, known without a look at it.
+    /// Bytes in front of the end of the value, from the front of the block.
     #[inline]
     pub(super) fn block_len(&self) -> usize {
         self.body.block().len()
