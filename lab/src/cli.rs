@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::demo::{self, DemoArgs};
 use crate::error::{LabError, Result};
 use crate::experiment::contract::{self, Experiment, Wanted};
-use crate::experiment::{compare, durability, memory, persistence, recovery, store, throughput, vls, vtc};
+use crate::experiment::{compare, durability, memory, persistence, recovery, store, throughput, vls, vtc, workers};
 use crate::interrupt;
 use crate::process;
 use crate::report::{Report, table};
@@ -136,6 +136,9 @@ experiments! {
     /// The cost of consistent queries, beside queries that read each record as they meet it.
     Vls(Continued<vls::Options>) = vls::Vls, "`tarn lab run vls`",
         |own: Continued<_>| start(own.asked, own.again, vls::Vls::new);
+    /// The cost of a worker of the engine to the others, in this process.
+    Workers(Continued<workers::Options>) = workers::Workers, "`tarn lab run workers`",
+        |own: Continued<_>| start(own.asked, own.again, |setting, own| workers::Workers { setting, own });
     /// Algorithms that take snapshots of an array of rows: the comparative study, figure by figure.
     Snapshots(snapshots::Options) = snapshots::Snapshots, "`tarn lab run snapshots`", study;
 }

@@ -168,6 +168,15 @@ fn recovery_runs_small() {
 }
 
 #[test]
+fn workers_run_small() {
+    for run in runs("workers", &["--seconds", "0.02", "--workers", "2"]) {
+        for name in ["requests_per_s", "processor_ns"] {
+            assert!(run["figures"][name][0].as_f64().unwrap() > 0.0, "{run}");
+        }
+    }
+}
+
+#[test]
 fn vls_runs_small() {
     let runs = runs("vls", &["--seconds", "0.02"]);
     let of =

@@ -513,6 +513,7 @@ pub mod check {
                 "7: ", "8: ", "9: ", "time of a start", "11a", "11b", "figure 12", "figure 14"];
             vls: of::vls::Vls, true, ["2 000 records", "updates: full scans", "p95: ", "p99.9: ", "remset: ",
                 "M rows/s", "99 of 100"];
+            workers: of::workers::Workers, true, ["processor time of a request", "requests a second"];
             snapshots: Snapshots, true, ["NS", "a: mean", "b: mean", "c: mean", "d: mean", "e: max", "h: max",
                 "i: ", "l: ", "taken phase"];
         }

@@ -10,5 +10,6 @@ pub mod store;
 pub mod throughput;
 pub mod vls;
 pub mod vtc;
+pub mod workers;
 
 pub use contract::{Cell, Experiment, LineOf, Measured, ResultsOf, Wanted, row, scale_fact};
