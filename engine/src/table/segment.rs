@@ -14,6 +14,11 @@ use super::slots::{Place, Slots};
 use crate::record::{Change, Lsn, Stamped, UnixMs};
 use crate::value::{is_same, left};
 
+/// Slots that are drawn at random before a walk looks for one that is used.
+const DRAWS: usize = 32;
+/// An odd factor that spreads the bits of a random number: 2^64 by the golden ratio.
+const DRAW_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+
 /// Whether a change may find nothing: what it takes away is gone already.
 fn takes_away(change: &Change<'_>) -> bool {
     use Change::{Delete, HashRemove, RenewalEnds, SetRemove, ZSetRemove};
@@ -273,12 +278,22 @@ impl Segment {
         (due, next)
     }
 
-    /// A key chosen by `random`, near to uniform; `None` if the segment is empty.
+    /// A key chosen by `random`: uniform but for what a segment with few keys in many slots costs; `None` if
+    /// the segment is empty.
     pub fn sample(&self, random: u64) -> Option<&Entry> {
         if self.entries.is_empty() {
             return None;
         }
         let slots = self.entries.slots();
+        // A walk from a slot that is free would find the key behind many of them more often than others. So
+        // slots are drawn until one is used; of those of a segment that shrinks, a quarter is.
+        let mut random = random;
+        for _ in 0..DRAWS {
+            if let Some(entry) = self.entries.get(random as usize % slots) {
+                return Some(entry);
+            }
+            random = random.wrapping_mul(DRAW_FACTOR).rotate_left(31) ^ (random >> 7);
+        }
         let start = random as usize % slots;
         (0..slots).find_map(|i| self.entries.get((start + i) % slots))
     }
@@ -288,5 +303,36 @@ impl Segment {
         self.entries.assert_invariants();
         let expiring = self.entries.iter().filter(|entry| entry.expiry().is_some()).count();
         assert_eq!(expiring, self.expiring, "the count of expiring entries is exact");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeMap;
+
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    #[test]
+    fn each_key_is_drawn_about_as_often() {
+        let mut rng = SmallRng::seed_from_u64(7);
+        for keys in [2, 5, 40, 300] {
+            let mut segment = Segment::default();
+            for number in 0..keys {
+                let key = format!("key{number}").into_bytes();
+                let put = Change::Put { value: b"value".into(), expiry: None };
+                assert!(segment.insert(KeyHash::of(&key), Entry::create(&key, &put, Lsn(1)).unwrap()));
+            }
+            let mut drawn = BTreeMap::<Vec<u8>, u32>::new();
+            for _ in 0..keys * 1000 {
+                *drawn.entry(segment.sample(rng.random()).unwrap().key().into()).or_default() += 1;
+            }
+            let (least, most) = (drawn.values().min().unwrap(), drawn.values().max().unwrap());
+            assert!(drawn.len() == keys && *least > 700 && *most < 1300, "{keys} keys: {drawn:?}");
+        }
     }
 }

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The elements of a small hash, set or sorted set tend to have been written together, by records that follow
-//! each other. So each has only the distance of its `Lsn` from the oldest, the *origin*, in `width` bytes:
-//! none where one record said all of them. A write that needs more gives all of them more. A file that an
+//! each other. So each has only the distance of its `Lsn` from the *origin*, in `width` bytes: none where one
+//! record said all of them. The origin was the oldest when they were laid out; no element is older. A write that needs more gives all of them more. A file that an
 //! older version of the program wrote may have [count 2] and whole `Lsn`s there.
 
 use std::ops::Range;
@@ -238,8 +238,9 @@ impl Block {
         &mut self[start..]
     }
 
+    /// Whether the `Lsn`s of packed elements are distances.
     #[inline]
-    fn is_narrow(&self) -> bool {
+    pub(crate) fn is_narrow(&self) -> bool {
         self[0] & NARROW != 0
     }
 
@@ -313,7 +314,7 @@ impl PackedMut<'_> {
     }
 
     /// Has all `Lsn`s be distances in as few bytes as they and `more` need. There is room for four times the
-    /// distance: so the elements are not laid out again before as many changes as they had.
+    /// longest distance, if there is one: so the elements are not laid out again at each write.
     #[cold]
     pub(crate) fn narrow(&mut self, more: Option<Lsn>) -> Layout {
         let (layout, count, elements) = self.block.elements();

@@ -143,6 +143,10 @@ fn blocks_with_lsns_of_impossible_width_are_refused() {
     for cut in 0..sound.len() {
         assert!(Body::from_stored(&sound[..cut], Lsn(9)).is_err(), "{cut} bytes");
     }
+    // The sum of origin and distance is no `Lsn`, whatever the file says of its cut.
+    let mut bytes = sound.clone();
+    bytes[width_at + 1..][..6].fill(u8::MAX);
+    assert!(Body::from_stored(&bytes, Lsn(u64::MAX)).is_err());
     // Only collections whose elements have an `Lsn` have distances.
     for kind in [Kind::String, Kind::List, Kind::Json] {
         let header = Header { narrow: true, ..Header::new(kind, Lsn(1)) };
@@ -152,4 +156,15 @@ fn blocks_with_lsns_of_impossible_width_are_refused() {
     let no_payload = Block::new(&Header { narrow: true, ..Header::new(Kind::Hash, Lsn(1)) }, KEY, &[]);
     assert!(Body::from_stored(no_payload.as_bytes(), Lsn(9)).is_err());
     assert!(Body::from_stored_nodes(no_payload.as_bytes(), &[], Lsn(9)).is_err());
+}
+
+#[test]
+fn elements_that_are_read_stay_as_they_are_laid_out() {
+    let mut body = hash();
+    // Their distances need one byte, and two with the room that a new layout has.
+    for (field, lsn) in [(b"a", 3), (b"b", 80)] {
+        body.hash_put(field, b"value", Lsn(lsn));
+    }
+    let read = Body::from_stored(bytes_of(&body), Lsn(80)).unwrap();
+    assert_eq!(bytes_of(&read), bytes_of(&body));
 }

@@ -76,11 +76,12 @@ impl Body {
         Body(Either::small(block))
     }
 
-    /// A collection of packed elements, as a file has it: many become nodes, and `Lsn`s distances.
+    /// A collection of packed elements, as a file has it: many become nodes, and whole `Lsn`s distances.
     pub(crate) fn of_packed(block: Block) -> Body {
         let mut body = Body::of_block(block);
         body.unpack_if_large();
-        if body.nodes().is_none() && packed::layout_of(body.block().kind()).width() > 0 {
+        let has_lsns = packed::layout_of(body.block().kind()).width() > 0;
+        if body.nodes().is_none() && has_lsns && !body.block().is_narrow() {
             body.block_mut().packed().narrow(None);
         }
         body

@@ -130,7 +130,8 @@ fn check_items(layout: Layout, bytes: &[u8], cut: Lsn) -> Result<usize, NotStore
             return Err(NotStored::NoEntry);
         }
         // A later write of the same number would be taken for replaced with the element.
-        if layout.lsn_in(prefix) > cut {
+        let lsn = layout.lsn_in(prefix);
+        if lsn > cut || lsn >= Lsn::END {
             return Err(NotStored::Newer);
         }
         at = checked_run(bytes, at + layout.prefix).ok_or_else(no_entry)?.1;
