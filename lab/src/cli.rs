@@ -9,7 +9,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::demo::{self, DemoArgs};
 use crate::error::{LabError, Result};
 use crate::experiment::contract::{self, Experiment, Wanted};
-use crate::experiment::{compare, durability, memory, persistence, recovery, store, throughput, vls, vtc, workers};
+use crate::experiment::{
+    compare, durability, memory, persistence, recovery, store, throughput, vls, vtc, workers,
+};
 use crate::interrupt;
 use crate::process;
 use crate::report::{Report, table};

@@ -8,8 +8,9 @@
 //!
 //! The elements of a small hash, set or sorted set tend to have been written together, by records that follow
 //! each other. So each has only the distance of its `Lsn` from the *origin*, in `width` bytes: none where one
-//! record said all of them. The origin was the oldest when they were laid out; no element is older. A write that needs more gives all of them more. A file that an
-//! older version of the program wrote may have [count 2] and whole `Lsn`s there.
+//! record said all of them. The origin was the oldest when they were laid out; no element is older. A write
+//! that needs more gives all of them more. A file that an older version of the program wrote may have [count
+//! 2] and whole `Lsn`s there.
 
 use std::ops::Range;
 

@@ -157,7 +157,8 @@ pub(crate) enum Which<S, L> {
 }
 
 impl<T> Either<T> {
-    const ALIGNED: () = assert!(size_of::<T>() > 0 && align_of::<T>() > IS_BOX && align_of::<Thin>() == align_of::<Self>());
+    const ALIGNED: () =
+        assert!(size_of::<T>() > 0 && align_of::<T>() > IS_BOX && align_of::<Thin>() == align_of::<Self>());
 
     #[inline]
     pub(crate) fn small(bytes: Thin) -> Either<T> {

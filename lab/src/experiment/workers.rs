@@ -20,12 +20,11 @@ use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tarn_engine::io::{OsDisk, SystemClock};
-use tarn_engine::log::Log;
 use tarn_engine::record::{Batch, Change, Write};
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::session::Access;
 use tarn_engine::value::ValueRef;
-use tarn_engine::{Background, Engine, Group, KeyRef, LogOptions};
+use tarn_engine::{Background, Engine, Group, KeyRef, Log, LogOptions};
 use tempfile::TempDir;
 
 use super::contract::{self, Experiment, Measured};
@@ -210,8 +209,7 @@ impl Store {
             Ok((requests, process::thread_cpu_time() - before))
         };
         let (done, seconds) = std::thread::scope(|scope| {
-            let workers: Vec<_> =
-                (0..cell.workers).map(|worker| scope.spawn(move || work(worker))).collect();
+            let workers: Vec<_> = (0..cell.workers).map(|worker| scope.spawn(move || work(worker))).collect();
             start.wait();
             let began = Instant::now();
             std::thread::sleep(time);
