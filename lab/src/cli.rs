@@ -1,4 +1,5 @@
-//! The command line of `tarn-lab`: `demo`, `list`, `run EXPERIMENT`, `compare`, `report` and `choose`.
+//! The command line of `tarn-lab`: `demo`, `list`, `run EXPERIMENT`, `compare`, `ratios`, `report` and
+//! `choose`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use crate::demo::{self, DemoArgs};
 use crate::error::{LabError, Result};
 use crate::experiment::contract::{self, Experiment, Wanted};
 use crate::experiment::{
-    compare, durability, memory, persistence, recovery, store, throughput, vls, vtc, workers,
+    compare, durability, memory, persistence, ratios, recovery, store, throughput, vls, vtc, workers,
 };
 use crate::interrupt;
 use crate::process;
@@ -46,6 +47,9 @@ enum Command {
     Choose(snapshots::choose::Options),
     /// Compare two builds of Tarn by the processor time of a request. Exit code 2: the second costs more.
     Compare(Box<Asked<compare::Options>>),
+    /// Hold the processor time of a request, by that of redis-server, against a stored ratio. Exit code 2:
+    /// one is larger.
+    Ratios(Box<Asked<ratios::Options>>),
     /// Run an experiment.
     Run {
         #[command(subcommand)]
@@ -218,6 +222,11 @@ pub fn execute(cli: LabCli) -> Result<Conclusion> {
         Command::Compare(asked) => {
             let Asked { options, own } = *asked;
             let goals_missed = compare::run(options, &own, &results_of(compare::NAME))?;
+            return Ok(Conclusion { goals_missed, broken: 0, strict: true });
+        }
+        Command::Ratios(asked) => {
+            let Asked { options, own } = *asked;
+            let goals_missed = ratios::run(options, &own, &results_of(ratios::NAME))?;
             return Ok(Conclusion { goals_missed, broken: 0, strict: true });
         }
         Command::Run { experiment } => return run_experiment(*experiment),

@@ -134,6 +134,34 @@ fn two_builds_are_compared_and_held_against_the_limit() {
 }
 
 #[test]
+fn ratios_are_stored_and_later_ones_held_against_them() {
+    let (Some(tarn), Some(_)) = (std::env::var_os("TARN_BINARY"), on_path("redis-server")) else {
+        println!("there are no two servers to try: no TARN_BINARY, or no redis-server on the PATH");
+        return;
+    };
+    let (tarn, dir) = (tarn.to_string_lossy(), tempfile::tempdir().unwrap());
+    let (file, json) = (text(&dir.path().join("ratios.toml")), text(&dir.path().join("runs.jsonl")));
+    let ratios = |more: &[&str]| {
+        let mut words = vec!["tarn-lab", "ratios", &file, "--tarn", &tarn, "--json", &json];
+        words.extend(["--families", "set", "--seconds", "0.3", "--repeats", "1"]);
+        words.extend(more);
+        tarn_lab::execute(LabCli::parse_from(words)).unwrap()
+    };
+    let met = Conclusion { goals_missed: 0, broken: 0, strict: true };
+    assert_eq!(ratios(&["--limit", "0.001"]), met, "nothing is stored yet");
+    assert_eq!(ratios(&["--store"]), met);
+    let stored = std::fs::read_to_string(&file).unwrap();
+    assert!(stored.contains("build = "), "{stored}");
+    // In so short a time a busy machine may show no processor time at all.
+    if stored.contains("\"SET\" = ") {
+        assert_eq!(ratios(&["--limit", "1000000"]), met);
+        assert_eq!(ratios(&["--limit", "0.000001"]).goals_missed, 1);
+    }
+    let scaled = error_of(&["ratios", &file, "--scale", "0.5"]);
+    assert!(scaled.starts_with("ratios has no --servers, "), "{scaled}");
+}
+
+#[test]
 fn a_comparison_of_nothing_is_refused() {
     let missing = error_of(&["compare", "--quick", "/bin/sh", "no-such-revision"]);
     assert!(missing.starts_with("no-such-revision is neither a file nor a revision: "), "{missing}");

@@ -61,6 +61,7 @@ const SECTIONS: &[Section] = &[
     },
     Section { name: "miri", purpose: "no undefined behaviour, by miri where it is installed", run: miri },
     Section { name: "clients", purpose: "redis-py, go-redis, redis-cli and redis-benchmark", run: clients },
+    Section { name: "cost", purpose: "a request costs no more than it did, by redis-server's", run: cost },
     Section { name: "fuzz", purpose: "hostile bytes, for a while", run: fuzz },
 ];
 
@@ -191,14 +192,22 @@ fn miri(root: &Path, _: &Run) -> Count {
     tests(command(root, "rustup", &miri).args(test).arg(target).args(filters))
 }
 
+/// Builds test programs, and with them the programs of their packages, as all tests are built: alone these
+/// would have their libraries built once more, with fewer features.
+fn build_tests(root: &Path, names: &[&str]) -> Count {
+    let mut cargo = command(root, "cargo", &["test", "--quiet", "--workspace", "--no-run"]);
+    names.iter().for_each(|name| {
+        cargo.args(["--test", name]);
+    });
+    check(&mut cargo)
+}
+
 /// Clients that others wrote, unchanged. Each server that they talk to is started by their own fixtures.
 fn clients(root: &Path, run: &Run) -> Count {
-    // Built as for the tests: alone it would have its libraries built once more, with fewer features.
-    let built = ["test", "--quiet", "--workspace", "--test", "scripts", "--no-run"];
-    if check(&mut command(root, "cargo", &built)).failed > 0 {
+    if build_tests(root, &["scripts"]).failed > 0 {
         return Count::of_one(false);
     }
-    let (clients, binary) = (root.join("tests/clients"), binary(root));
+    let (clients, binary) = (root.join("tests/clients"), binary(root, "tarn"));
     let mut count = Count::default();
     if run.tools.has_python() {
         let pytest = ["-m", "pytest", "-p", "no:cacheprovider", "--color=no", "."];
@@ -211,9 +220,24 @@ fn clients(root: &Path, run: &Run) -> Count {
     count
 }
 
-/// Where cargo puts the program that `clients` builds.
-fn binary(root: &Path) -> PathBuf {
-    target(root).join("debug").join("tarn")
+/// Where cargo puts a program that the tests need.
+fn binary(root: &Path, name: &str) -> PathBuf {
+    target(root).join("debug").join(name)
+}
+
+/// Holds the processor time of requests against stored ratios, in the build of the tests. Those of another
+/// processor tell nothing: the laboratory says so, and nothing is checked.
+fn cost(root: &Path, run: &Run) -> Count {
+    if !run.tools.has_redis_server() {
+        println!("left out: there is no redis-server");
+        return Count::default();
+    }
+    if build_tests(root, &["scripts", "experiments"]).failed > 0 {
+        return Count::of_one(false);
+    }
+    let (lab, lines) = (binary(root, "tarn-lab"), target(root).join("ratios.jsonl"));
+    let ratios = ["ratios", "lab/ratios.toml", "--seed", "7", "--json"];
+    check(command(root, &lab.to_string_lossy(), &ratios).arg(lines))
 }
 
 fn target(root: &Path) -> PathBuf {

@@ -90,6 +90,11 @@ impl Tools {
         std::env::join_paths(own.chain(std::env::split_paths(&before))).unwrap_or(before)
     }
 
+    /// True if there is a server to compare with.
+    pub(crate) fn has_redis_server(&self) -> bool {
+        on_path("redis-server")
+    }
+
     /// True if the fuzz targets can be built.
     pub(crate) fn has_cxx(&self) -> bool {
         on_path("c++")

@@ -5,6 +5,7 @@ pub mod contract;
 pub mod durability;
 pub mod memory;
 pub mod persistence;
+pub mod ratios;
 pub mod recovery;
 pub mod store;
 pub mod throughput;

@@ -88,7 +88,7 @@ fn measure(
     for (contender, build) in std::iter::zip(&mut contenders, builds) {
         contender.version = format!("{}, {}", contender.version, build.words);
     }
-    families::run(&setting, &mut report, &own.families, &contenders)?;
+    families::run(&setting, &mut report, &own.families, &[], &contenders)?;
     let written = report.written().to_vec();
     let (list, rows) = rows_and_list(&written, own.limit);
     page::print(&list, &rows);

@@ -178,11 +178,12 @@ impl Family {
     }
 }
 
-/// Measures the families that are asked for, of none all, on servers that run, by turns.
+/// Measures the families and the pipelines that are asked for, of none all, on servers that run, by turns.
 pub(crate) fn run(
     setting: &Setting,
     report: &mut Report,
     asked: &[Family],
+    asked_pipelines: &[u32],
     contenders: &[Contender],
 ) -> Result<()> {
     for family in Family::ALL.into_iter().filter(|family| is_asked(asked, family)) {
@@ -192,7 +193,7 @@ pub(crate) fn run(
             let what = format!("load {} for {name}", contender.label);
             fill(&contender.server, &what, requests, data.clone(), setting.seed)?;
         }
-        for &pipeline in pipelines {
+        for &pipeline in pipelines.iter().filter(|pipeline| is_asked(asked_pipelines, pipeline)) {
             let case = format!("families: {name} pipeline {pipeline}");
             let parameters = json!({
                 "persistence": "none", "clients": CLIENTS, "pipeline": pipeline, "family": family,

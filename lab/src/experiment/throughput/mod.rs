@@ -91,7 +91,7 @@ impl Experiment for Throughput {
             Part::Structures => structures::run(&self.setting, report)?,
             Part::Families => {
                 let contenders = self.setting.contenders(Persistence::None)?;
-                families::run(&self.setting, report, &self.own.families, &contenders)?;
+                families::run(&self.setting, report, &self.own.families, &[], &contenders)?;
             }
             Part::Everysec => strings::everysec(&self.setting, report)?,
             Part::Always => always::run(&self.setting, report)?,
