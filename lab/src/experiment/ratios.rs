@@ -82,7 +82,7 @@ struct OfMachine {
 }
 
 impl Stored {
-    /// What a file has; nothing if it is not there.
+    /// Reads a file; nothing is stored in one that is not there.
     fn read(path: &Path) -> Result<Stored> {
         match fs::read_to_string(path) {
             Ok(text) => toml::from_str(&text)
