@@ -201,7 +201,7 @@ fn a_command_whose_key_changes_each_time_meanwhile_ends_all_the_same() {
 #[test]
 fn replies_keep_their_order_and_are_counted_once() {
     let (running, mut client) = with_more(&["--threads", "1", "--slowlog-log-slower-than", "0"]);
-    client.ask("CONFIG RESETSTAT");
+    assert_eq!([client.ask("CONFIG RESETSTAT"), client.ask("SLOWLOG RESET")], ["+OK", "+OK"]);
     let packet = "ECHO one\r\nCOPY h c\r\nHLEN c\r\nCLIENT REPLY SKIP\r\nRENAME c d\r\nHLEN d\r\n\
         CLIENT REPLY OFF\r\nRENAME d e\r\nCLIENT REPLY ON\r\nHLEN e\r\nRENAME nokey e\r\nECHO two\r\n";
     client.0.get_mut().write_all(packet.as_bytes()).unwrap();
@@ -216,6 +216,16 @@ fn replies_keep_their_order_and_are_counted_once() {
     };
     calls("copy", 1);
     calls("rename", 3);
+    // Those of the packet, and two before it and one behind it.
+    assert_eq!(client.ask("SLOWLOG LEN"), ":14");
+    // The time of all steps is that of the call.
+    let latencies = client.ask("INFO latencystats");
+    let number = |text: &str, name: &str| -> f64 {
+        let line = text.lines().find(|line| line.contains("_copy:")).unwrap();
+        line.split([',', ':']).find_map(|word| word.strip_prefix(name)?.parse().ok()).unwrap()
+    };
+    let (whole, median) = (number(&stats, "usec="), number(&latencies, "p50="));
+    assert!(median > whole / 2.0, "{median} of {whole} us");
     // A client that goes while its value is prepared leaves nothing behind.
     for _ in 0..20 {
         let mut gone = running.connect();

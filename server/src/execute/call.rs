@@ -39,10 +39,12 @@ pub(crate) struct Call<'e> {
     slow_us: i64,
     /// When it began, if it is timed.
     began: Option<Instant>,
+    /// The time for which it ran before, to prepare a value.
+    before: Duration,
 }
 
 impl<'e> Call<'e> {
-    /// Counts a call, unless it was counted before it prepared a value, and starts to time it. Fast commands
+    /// Counts a call, unless it ran `before` to prepare a value and was counted then, and starts to time it. Fast commands
     /// with short arguments are timed by sample, as reading a clock costs as much as some of them; those that
     /// are slow are found all the same.
     #[inline]
@@ -52,18 +54,19 @@ impl<'e> Call<'e> {
         command: &'static Command,
         slot: usize,
         args: Args<'_>,
-        is_again: bool,
+        before: Option<Duration>,
     ) -> Call<'e> {
         let stats = &server.stats.workers[worker];
         let counter = &stats.commands[slot];
         let calls = counter.calls.load(Ordering::Relaxed);
-        counter.calls.store(calls + u64::from(!is_again), Ordering::Relaxed);
+        counter.calls.store(calls + u64::from(before.is_none()), Ordering::Relaxed);
         let slow_us = server.live.slow_us();
         let short = args.len() <= SHORT_ARGS && args.total_bytes() < SHORT_BYTES;
-        let quick = short && command.flags.has_any(QUICK);
+        let quick = short && command.flags.has_any(QUICK) && before.is_none();
         let weight = if quick && !(0..tick_us()).contains(&slow_us) { SAMPLE } else { 1 };
         let began = calls.is_multiple_of(weight).then(Instant::now);
-        Call { server, watch: &stats.stopwatch, counter, command, calls, weight, slow_us, began }
+        let before = before.unwrap_or_default();
+        Call { server, watch: &stats.stopwatch, counter, command, calls, weight, slow_us, began, before }
     }
 
     /// Ends the call: notes how long it took, whether it was slow, and whether it failed. `now` is the time
@@ -76,7 +79,7 @@ impl<'e> Call<'e> {
         now: UnixMs,
         result: &Result<T, CommandError>,
     ) {
-        let Call { server, watch, counter, command, calls, weight, slow_us, began } = self;
+        let Call { server, watch, counter, command, calls, weight, slow_us, began, before } = self;
         if matches!(result, Err(CommandError::GateBusy | CommandError::LogBehind | CommandError::Unprepared))
         {
             // It has changed nothing, and is run again.
@@ -95,9 +98,9 @@ impl<'e> Call<'e> {
                 let nanos = took.as_nanos() as u64;
                 add(&counter.nanos, nanos * weight);
                 if server.live.tracks_latency() {
-                    counter.latencies.note(nanos, weight);
+                    counter.latencies.note(nanos + before.as_nanos() as u64, weight);
                 }
-                Some(took)
+                Some(took + before)
             }
             None if slow_us < 0 => None,
             None => watch.look(),
@@ -128,8 +131,11 @@ pub(crate) fn note_rest(server: &Shared, worker: usize, client: &Client, rest: &
     let counter = &server.stats.workers[worker].commands[slot];
     let nanos = took.as_nanos() as u64;
     add(&counter.nanos, nanos);
-    // That of a command that runs again is noted then.
-    if !rest.runs_again() && server.live.tracks_latency() {
+    if rest.runs_again() {
+        // Noted as a whole when it has.
+        return;
+    }
+    if server.live.tracks_latency() {
         counter.latencies.note(nanos, 1);
     }
     let slow_us = server.live.slow_us();
@@ -159,7 +165,7 @@ mod tests {
         let found = commands::table().find(b"get").expect("it is there");
         let args: OwnedArgs = ["GET", "k"].into_iter().collect();
         let call = |takes: Duration| {
-            let call = Call::begin(&server, 0, found.command, found.slot, args.as_args(), false);
+            let call = Call::begin(&server, 0, found.command, found.slot, args.as_args(), None);
             std::thread::sleep(takes);
             call.finish(&client, args.as_args(), 0, &Ok(()));
         };
@@ -185,7 +191,7 @@ mod tests {
         watch.start(Instant::now());
         let slow = Duration::from_micros(server.live.slow_us() as u64);
         for _ in 0..20 {
-            let call = Call::begin(&server, 0, found.command, found.slot, args.as_args(), false);
+            let call = Call::begin(&server, 0, found.command, found.slot, args.as_args(), None);
             std::thread::sleep(slow);
             // As for a waiter that it serves.
             let mark = watch.mark();

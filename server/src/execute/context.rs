@@ -334,7 +334,8 @@ impl<'c, 'a> Context<'c, 'a> {
         let engine = self.server.shared_engine().ok_or(CommandError::NoSuchKey)?;
         let source = |key: &&[u8]| ((self.db, Box::from(*key)), self.entry(key).map(Entry::lsn));
         let sources: Vec<(Place, _)> = sources.iter().map(source).collect();
-        let attempts = 1 + self.ready().map_or(0, |ready| ready.attempts);
+        let before = self.ready().map(|ready| (ready.attempts, ready.took));
+        let (attempts, took) = before.unwrap_or_default();
         let target: Place = (db, key.into());
         self.run_in_steps(gathered, async move |steps| {
             let mut preparing = begin(&steps, &engine, &target, kind).await?;
@@ -350,7 +351,8 @@ impl<'c, 'a> Context<'c, 'a> {
                 change,
                 elements,
                 preparing,
-                attempts,
+                attempts: attempts + 1,
+                took,
                 is_void,
                 is_used,
                 has_run,

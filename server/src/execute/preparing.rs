@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tarn_engine::record::{Change, Kind, Lsn, Made, UnixMs};
 use tarn_engine::{Engine, Preparation};
@@ -106,6 +107,8 @@ pub(crate) struct Ready {
     pub(crate) preparing: Preparing,
     /// How often it was prepared.
     pub(crate) attempts: u8,
+    /// The time that this took, all attempts together.
+    pub(crate) took: Duration,
     /// The log did not take it.
     pub(crate) is_void: bool,
     /// The value was put in its place by a command that is about to be committed.

@@ -560,7 +560,9 @@ impl Connection {
         self.output.hold(0);
         let (server, now) = (&self.worker.server, self.worker.server.clock.unix_ms());
         note_rest(server, self.worker.index, &self.client, &rest, now);
-        if let (Ok(None), Some(ready), Some((_, _, args, _))) = (&ran, rest.take_ready(), rest.call()) {
+        if let (Ok(None), Some(mut ready), Some((_, _, args, took))) = (&ran, rest.take_ready(), rest.call())
+        {
+            ready.took += took;
             self.run_again(args, ready, rest.is_unwanted);
         }
         ran

@@ -205,7 +205,7 @@ impl Executor<'_> {
             }
             let (start, lookups) = (out.len(), latched.lookups());
             let mut batch = Batch::new();
-            let call = Call::begin(server, self.worker, command, *slot, args, false);
+            let call = Call::begin(server, self.worker, command, *slot, args, None);
             let result = run_in(command, latched, &mut batch, client, server, args, out);
             call.finish(client, args, self.now, &result);
             match result {

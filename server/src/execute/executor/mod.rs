@@ -255,8 +255,8 @@ impl<'e> Executor<'e> {
         out: &mut Vec<u8>,
     ) -> Result<Lsn, CommandError> {
         client.handle.last_slot.store(slot, Ordering::Relaxed);
-        let is_again = client.ready.as_ref().is_some_and(|ready| !ready.has_run);
-        let call = Call::begin(self.server, self.worker, command, slot, args, is_again);
+        let before = client.ready.as_ref().filter(|ready| !ready.has_run).map(|ready| ready.took);
+        let call = Call::begin(self.server, self.worker, command, slot, args, before);
         let alone = command.flags.has_any(Flags::EXCLUSIVE.with(Flags::EXEC).with(Flags::OUTSIDE))
             || command.alone_if.is_some_and(|needs| needs(args));
         let result = match alone {
