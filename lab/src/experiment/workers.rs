@@ -152,7 +152,8 @@ impl Experiment for Workers {
         let count = format!("workers-{}", cell.workers);
         // More workers than cores cannot have more requests.
         let scales = cell.workers > 1 && cell.workers <= figures.cores;
-        vec![with(contract::row(cell, figures), json!({ "count": count, "scales": scales.to_string() }))]
+        let more = json!({ "part": Self::NAME, "count": count, "scales": scales.to_string() });
+        vec![with(contract::row(cell, figures), more)]
     }
 }
 
