@@ -44,9 +44,9 @@ pub(crate) struct Call<'e> {
 }
 
 impl<'e> Call<'e> {
-    /// Counts a call, unless it ran `before` to prepare a value and was counted then, and starts to time it. Fast commands
-    /// with short arguments are timed by sample, as reading a clock costs as much as some of them; those that
-    /// are slow are found all the same.
+    /// Counts a call, unless it ran `before` to prepare a value and was counted then, and starts to time it.
+    /// Fast commands with short arguments are timed by sample, as reading a clock costs as much as some of
+    /// them; those that are slow are found all the same.
     #[inline]
     pub(crate) fn begin(
         server: &'e Shared,
