@@ -285,6 +285,7 @@ proptest! {
 }
 
 /// Waits until it is so, up to a minute.
+#[expect(clippy::disallowed_methods, reason = "another thread closes the view, and nothing tells when")]
 fn eventually(is_so: impl Fn() -> bool) -> bool {
     let mut looks = (0..60_000).inspect(|_| std::thread::sleep(Duration::from_millis(1)));
     is_so() || looks.any(|_| is_so())
