@@ -286,7 +286,7 @@ proptest! {
 
 /// Waits until it is so, up to a minute.
 #[expect(clippy::disallowed_methods, reason = "another thread closes the view, and nothing tells when")]
-fn eventually(is_so: impl Fn() -> bool) -> bool {
+fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
     let mut looks = (0..60_000).inspect(|_| std::thread::sleep(Duration::from_millis(1)));
     is_so() || looks.any(|_| is_so())
 }
@@ -303,15 +303,15 @@ fn what_is_past_a_limit_is_cancelled_and_gives_everything_back() {
     let mut oldest = store.engine.open_view(ViewOptions::once("checkpoint")).unwrap();
     let mut newer = store.engine.open_view(ViewOptions::pinned("query")).unwrap();
     assert!(oldest.step(&mut |_: &Entry| {}).unwrap().is_some());
-    while store.views().status().retained.bytes <= 10_000 {
-        store.write_at_random(2_000, &mut random);
-    }
     limits(10_000, Duration::ZERO);
-    // Or the store's own thread does, and has not closed it yet.
-    store.views().enforce_limits();
-    let open = || store.views().status().open.iter().map(|view| view.purpose).collect::<Vec<_>>();
-    let is_closed = || !open().contains(&"checkpoint");
-    assert!(eventually(is_closed), "the oldest is the first to go: {:?}", open());
+    // The store's own thread may do it too, and what is kept may become less meanwhile.
+    let cancels = || {
+        store.write_at_random(2_000, &mut random);
+        store.views().enforce_limits();
+        store.views().status().cancelled > 0
+    };
+    assert!(eventually(cancels), "nothing is cancelled");
+    // The oldest is the first to go.
     assert!(oldest.step(&mut |_: &Entry| {}).is_err());
     drop(oldest);
     limits(0, Duration::from_millis(50));

@@ -424,10 +424,14 @@ impl Views {
                 may_go.find(|opened| too_much || is_due(opened) || is_too_old(opened)).cloned()
             };
             let Some(opened) = next else { return cancelled };
-            cancelled.push(self.status_of(&opened));
-            self.cancelled.fetch_add(1, Ordering::Relaxed);
+            let status = self.status_of(&opened);
             // Before writers stop to keep versions: who reads what was overwritten then, sees this too.
-            opened.cancelled.store(true, Ordering::Release);
+            if opened.cancelled.swap(true, Ordering::Release) {
+                // Another thread cancels it.
+                continue;
+            }
+            cancelled.push(status);
+            self.cancelled.fetch_add(1, Ordering::Relaxed);
             self.end(&opened, false);
         }
     }
