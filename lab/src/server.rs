@@ -211,16 +211,20 @@ pub fn free_port() -> Result<u16> {
     let mut last = None;
     for _ in 0..100 {
         let port = rng.random_range(20_000..32_000);
-        let is_free = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
         let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = is_free {
-            last = Some(error);
-        } else if let Entry::Vacant(place) = given.entry(port) {
-            let file = File::create(dir.join(port.to_string())).ok();
-            if file.as_ref().is_none_or(|file| !matches!(file.try_lock(), Err(TryLockError::WouldBlock))) {
+        let Entry::Vacant(place) = given.entry(port) else { continue };
+        let file = File::create(dir.join(port.to_string())).ok();
+        if file.as_ref().is_some_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock))) {
+            continue;
+        }
+        // Only now: the port of another process may have its server in a moment, of which a client would find
+        // this listener, and lose its connection with it.
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            Ok(_) => {
                 place.insert(file);
                 return Ok(port);
             }
+            Err(error) => last = Some(error),
         }
     }
     Err(last.unwrap_or_else(|| io::ErrorKind::AddrInUse.into())).doing(|| "look for a free port".to_owned())
