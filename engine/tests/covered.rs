@@ -60,10 +60,13 @@ fn blocks_of(disk: &SimDisk) -> Vec<Place> {
     for path in disk.paths().into_iter().filter(|path| is_log(path)) {
         let Some(bytes) = disk.contents(&path) else { continue };
         let mut offset = FILE_HEADER;
-        // What a loss of power has left of a last one is none.
         while bytes.get(offset..offset + 8) == Some(b"\xF5TarnBk\n") && bytes.len() >= offset + 64 {
             let u64_at = |at: usize| u64::from_le_bytes(*bytes[offset + at..].first_chunk().unwrap());
             let (sequence, first, length) = (u64_at(16), Lsn(u64_at(32)), u64_at(48) as usize);
+            // A loss of power may have left the beginning of the header of a last one, and zeros behind it.
+            if first == Lsn::ZERO || length == 0 {
+                break;
+            }
             let u32_at = |at: usize| u32::from_le_bytes(*bytes[offset + at..].first_chunk().unwrap());
             // A condensed one stands for records that are left out, too; so many begin its body's table.
             let records = match u32_at(44) & 4 {

@@ -198,8 +198,13 @@ fn recovery_runs_small() {
 #[test]
 fn workers_run_small() {
     for run in runs("workers", &["--seconds", "0.02", "--workers", "2"]) {
-        for name in ["requests_per_s", "processor_ns"] {
-            assert!(run["figures"][name][0].as_f64().unwrap() > 0.0, "{run}");
+        let counts = run["figures"]["counts"].as_array().unwrap();
+        let of = |own: &Value| own["workers"].as_u64().unwrap();
+        assert_eq!(counts.iter().map(of).collect::<Vec<_>>(), [1, 2]);
+        for own in counts {
+            for name in ["requests_per_s", "processor_ns"] {
+                assert!(own[name][0].as_f64().unwrap() > 0.0, "{run}");
+            }
         }
     }
 }

@@ -53,7 +53,8 @@ pub struct Options {
     /// The file of ratios.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Store what is measured, in the place of what is stored for this processor and this kind of build.
+    /// Store what is measured, in the place of what is stored of it for this processor and this kind of
+    /// build.
     #[arg(long)]
     store: bool,
     /// End with exit code 2 if a ratio is more than this many times the stored one.
@@ -97,10 +98,13 @@ impl Stored {
         self.machine.iter().find(is_it).map(|own| &own.ratios)
     }
 
-    /// Puts the ratios of a machine in the place of those that it had.
+    /// Puts the ratios of a machine in the place of those that it had of the same requests.
     fn put(&mut self, new: OfMachine) {
-        self.machine.retain(|own| (&own.processor, &own.build) != (&new.processor, &new.build));
-        self.machine.push(new);
+        let is_it = |own: &&mut OfMachine| (&own.processor, &own.build) == (&new.processor, &new.build);
+        match self.machine.iter_mut().find(is_it) {
+            Some(own) => own.ratios.extend(new.ratios),
+            None => self.machine.push(new),
+        }
     }
 
     fn text(&self) -> String {
@@ -154,7 +158,11 @@ pub(crate) fn run(mut options: setting::Options, own: &Options, results: &Path) 
         println!("{}", stored.text());
         return Ok(0);
     }
-    judge(&all, &known.unwrap_or_default(), own.limit).into_iter().for_each(|goal| report.goal(goal));
+    let known = known.unwrap_or_default();
+    for request in all.keys().filter(|request| !known.contains_key(*request)) {
+        eprintln!("not judged, as no ratio is stored of it: {request}");
+    }
+    judge(&all, &known, own.limit).into_iter().for_each(|goal| report.goal(goal));
     report.finish()
 }
 
@@ -239,11 +247,13 @@ mod tests {
         let mut stored = Stored::read(&path).unwrap();
         stored.put(of("a \"fast\" one", "debug", 0.5));
         stored.put(of("another", "debug", 0.6));
-        stored.put(of("a \"fast\" one", "debug", 0.75));
+        let set = BTreeMap::from([("SET".to_owned(), 0.75)]);
+        stored.put(OfMachine { ratios: set, ..of("a \"fast\" one", "debug", 0.0) });
         fs::write(&path, stored.text()).unwrap();
         let again = Stored::read(&path).unwrap();
         assert_eq!((&again, again.machine.len()), (&stored, 2));
-        assert_eq!(again.of("a \"fast\" one", "debug").unwrap()["SET"], 0.75);
+        let fast = again.of("a \"fast\" one", "debug").unwrap();
+        assert_eq!((fast["SET"], fast["MULTI of 5 SET"]), (0.75, 2.0), "others stay");
         assert_eq!(again.of("a \"fast\" one", "release"), None);
         fs::write(&path, "[[machine]]\nname = 1").unwrap();
         assert!(Stored::read(&path).unwrap_err().to_string().contains("ratios.toml"));

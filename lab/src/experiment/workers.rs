@@ -34,8 +34,8 @@ use crate::process;
 use crate::report::Report;
 use crate::setting::{Setting, is_asked};
 
-/// Keys of a worker.
-const KEYS: u64 = 200_000;
+/// Keys of all workers together: the store is as large with one worker as with many.
+const KEYS: u64 = 400_000;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 64;
 /// Requests of a turn: a worker looks at the clock, and sends off what it wrote, after so many.
@@ -74,19 +74,19 @@ fn workers(text: &str) -> std::result::Result<usize, String> {
     count.ok_or_else(|| format!("from 1 to {WORKERS_MAX}"))
 }
 
-/// The parameters of one measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The parameters of one measurement: a kind of work, by so many workers in turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
     work: Work,
-    workers: usize,
-    /// Keys of each worker.
+    counts: Vec<usize>,
+    /// Keys of all workers together.
     keys: u64,
     quick: bool,
 }
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} workers, {} keys each", self.work.name(), self.workers, self.keys)
+        write!(f, "{}: {:?} workers, {} keys", self.work.name(), self.counts, self.keys)
     }
 }
 
@@ -96,13 +96,20 @@ impl contract::Cell for Cell {
     }
 }
 
-/// The figures of each repeat.
+/// The figures of so many workers, in each repeat.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
+struct OfCount {
+    workers: usize,
     /// Requests a second of all workers together.
     requests_per_s: Vec<f64>,
     /// Processor time of the workers by requests, in nanoseconds.
     processor_ns: Vec<f64>,
+}
+
+/// The figures of all numbers of workers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    counts: Vec<OfCount>,
     /// Cores that the workers could use.
     cores: usize,
 }
@@ -129,31 +136,37 @@ impl Experiment for Workers {
         counts.dedup();
         let (keys, quick) = (setting.scaled(KEYS), setting.options.quick);
         let works = Work::ALL.into_iter().filter(|work| is_asked(&own.only, work));
-        let of = |work| counts.iter().map(move |&workers| Cell { work, workers, keys, quick });
-        Ok(works.flat_map(of).collect())
+        Ok(works.map(|work| Cell { work, counts: counts.clone(), keys, quick }).collect())
     }
 
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
         let store = Store::fill(&self.setting, cell)?;
         let time = self.setting.time(0.05, 2.0);
-        let mut figures = Figures { cores: process::cores_allowed().len(), ..Figures::default() };
+        let of = |&workers: &usize| OfCount { workers, ..OfCount::default() };
+        let mut counts: Vec<OfCount> = cell.counts.iter().map(of).collect();
         for repeat in 0..self.setting.repeats_or(5) {
-            // The first look at all pages and the growth of buffers are nobody's cost.
-            store.run(cell, time / 5, self.setting.seed)?;
-            let seed = self.setting.seed.wrapping_add(1 + u64::from(repeat));
-            let (requests, seconds, processor) = store.run(cell, time, seed)?;
-            figures.requests_per_s.push(requests as f64 / seconds);
-            figures.processor_ns.push(processor.as_secs_f64() * 1e9 / requests.max(1) as f64);
+            // By turns, as the machine may be faster at one time than at another.
+            for own in &mut counts {
+                let seed = self.setting.seed.wrapping_add(u64::from(repeat));
+                store.run(cell.work, own.workers, time / 5, !seed)?;
+                let (requests, seconds, processor) = store.run(cell.work, own.workers, time, seed)?;
+                own.requests_per_s.push(requests as f64 / seconds);
+                own.processor_ns.push(processor.as_secs_f64() * 1e9 / requests.max(1) as f64);
+            }
         }
-        Ok(Some(Measured::here("tarn", figures)))
+        let cores = process::cores_allowed().len();
+        Ok(Some(Measured::here("tarn", Figures { counts, cores })))
     }
 
     fn rows_of(cell: &Cell, figures: &Figures) -> Vec<Row> {
-        let count = format!("workers-{}", cell.workers);
-        // More workers than cores cannot have more requests.
-        let scales = cell.workers > 1 && cell.workers <= figures.cores;
-        let more = json!({ "part": Self::NAME, "count": count, "scales": scales.to_string() });
-        vec![with(contract::row(cell, figures), more)]
+        let of = |own: &OfCount| {
+            // More workers than cores cannot have more requests.
+            let scales = own.workers > 1 && own.workers <= figures.cores;
+            let count = format!("workers-{}", own.workers);
+            let more = json!({ "part": Self::NAME, "count": count, "scales": scales.to_string() });
+            with(contract::row(cell, own), more)
+        };
+        figures.counts.iter().map(of).collect()
     }
 }
 
@@ -163,54 +176,55 @@ struct Store {
     _background: Background,
     _log: Option<Log>,
     _dir: TempDir,
-    keys: Vec<Vec<[u8; 16]>>,
+    keys: Vec<[u8; 16]>,
 }
 
 impl Store {
-    /// A store in which each worker's keys have values.
+    /// A store in which all keys have values.
     fn fill(setting: &Setting, cell: &Cell) -> Result<Store> {
         let (dir, clock) = (setting.make_dir()?, Arc::new(SystemClock::new()));
+        let workers = cell.counts.iter().copied().max().unwrap_or(1);
         let (engine, _background, _log) = if cell.work == Work::Logged {
             let options = LogOptions::new(vec![dir.path().join("log")]);
             let opened = recovery::open(Arc::new(OsDisk), options, None, 1, 1, &Progress::default())
                 .map_err(|error| LabError::Reply(error.to_string()))?;
             let appender = Some(opened.log.appender());
-            let (engine, background) =
-                Engine::new(opened.tables, cell.workers, appender, opened.validity, clock);
+            let (engine, background) = Engine::new(opened.tables, workers, appender, opened.validity, clock);
             (engine, background, Some(opened.log))
         } else {
-            let (engine, background) = Engine::unlogged(1, cell.workers, clock);
+            let (engine, background) = Engine::unlogged(1, workers, clock);
             (engine, background, None)
         };
-        let key = |worker: usize, number: u64| {
-            let text = format!("w{worker:02}:{number:012}");
+        let key = |number: u64| {
+            let text = format!("key:{number:012}");
             text.into_bytes().try_into().expect("a key has 16 bytes")
         };
-        let of = |worker| (0..cell.keys).map(|number| key(worker, number)).collect();
-        let keys: Vec<Vec<[u8; 16]>> = (0..cell.workers).map(of).collect();
+        let keys: Vec<[u8; 16]> = (0..cell.keys).map(key).collect();
         let store = Store { engine, _background, _log, _dir: dir, keys };
         let mut group = Group::new();
-        for key in store.keys.iter().flatten() {
+        for key in &store.keys {
             put(&store.engine, 0, key, &[b'v'; VALUE_BYTES], &mut group)?;
             store.engine.end_turn(0);
         }
         Ok(store)
     }
 
-    /// Has the workers work for some time. Returns the requests, the seconds that they took, and the
-    /// processor time of the workers.
-    fn run(&self, cell: &Cell, time: Duration, seed: u64) -> Result<(u64, f64, Duration)> {
+    /// Has workers work for some time, each on its share of the keys. Returns the requests, the seconds that
+    /// they took, and the processor time of the workers.
+    fn run(&self, work: Work, workers: usize, time: Duration, seed: u64) -> Result<(u64, f64, Duration)> {
         let (is_over, shared) = (AtomicBool::new(false), AtomicU64::new(0));
-        let start = Barrier::new(cell.workers + 1);
-        let work = |worker: usize| {
+        let start = Barrier::new(workers + 1);
+        let shares: Vec<_> = self.keys.chunks((self.keys.len() / workers).max(1)).collect();
+        let one = |worker: usize| {
             let mut rng = SmallRng::seed_from_u64(seed ^ (worker as u64) << 32);
             start.wait();
             let before = process::thread_cpu_time();
-            let requests = self.work(cell.work, worker, &mut rng, &shared, &is_over)?;
+            let requests = self.work(work, worker, shares[worker], &mut rng, (&shared, &is_over))?;
             Ok((requests, process::thread_cpu_time() - before))
         };
         let (done, seconds) = std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..cell.workers).map(|worker| scope.spawn(move || work(worker))).collect();
+            let one = &one;
+            let workers: Vec<_> = (0..workers).map(|worker| scope.spawn(move || one(worker))).collect();
             start.wait();
             let began = Instant::now();
             std::thread::sleep(time);
@@ -231,11 +245,11 @@ impl Store {
         &self,
         work: Work,
         worker: usize,
+        keys: &[[u8; 16]],
         rng: &mut SmallRng,
-        shared: &AtomicU64,
-        is_over: &AtomicBool,
+        (shared, is_over): (&AtomicU64, &AtomicBool),
     ) -> Result<u64> {
-        let (keys, mut requests) = (&self.keys[worker], 0);
+        let mut requests = 0;
         let (mut value, mut group) = ([b'v'; VALUE_BYTES], Group::new());
         while !is_over.load(Ordering::Relaxed) {
             for _ in 0..TURN {
