@@ -18,6 +18,7 @@ use crate::record::{Lsn, UnixMs};
 use crate::session::{Exclusive, Session};
 use crate::store::{BuildSender, Expiry, Store};
 use crate::table::{RemsetSize, Table};
+use crate::throttle::ClientLatency;
 use crate::view::{ForkedScan, Live, View, ViewError, ViewOptions, Views};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -209,6 +210,11 @@ impl Engine {
         self.store.views()
     }
 
+    /// The waits of clients beside background work.
+    pub fn clients(&self) -> &ClientLatency {
+        self.store.clients()
+    }
+
     /// The size of the remsets, counted by a look at every segment.
     pub fn remset_size(&self, db: u8) -> RemsetSize {
         self.store.remset_size(db)
@@ -318,6 +324,10 @@ impl Source for Engine {
 
     fn clock(&self) -> &dyn Clock {
         self.store.clock()
+    }
+
+    fn clients(&self) -> &ClientLatency {
+        self.store.clients()
     }
 }
 

@@ -76,7 +76,7 @@
 //!    5  index  gate  declared
 //!    4  table | log
 //!    3  value
-//!    2  io  upheaval
+//!    2  io  upheaval  throttle
 //!    1  record  lock
 //! ```
 //! <!-- end of floors -->
@@ -101,6 +101,8 @@ pub mod declared;
 // What the engine takes from outside, and locks with a rank.
 pub mod io;
 pub mod lock;
+// How background work gives way to clients.
+pub mod throttle;
 
 // Parts that the tests and fuzz targets of this repository reach. Other programs must not depend on them.
 #[doc(hidden)]

@@ -17,6 +17,7 @@ use tarn_engine::record::{Batch, Change, Lsn, Side, Write};
 use tarn_engine::recovery::empty;
 use tarn_engine::session::Access;
 use tarn_engine::table::{KeyHash, ScanBudget, Table};
+use tarn_engine::throttle::ClientLatency;
 use tarn_engine::value::{ValueRef, elements_of};
 use tarn_engine::view::{View, ViewError};
 use tarn_engine::{Background, Engine};
@@ -367,6 +368,10 @@ impl Source for Backdated<'_> {
 
     fn settle(&self, _: Lsn) -> Result<Option<u128>, LogError> {
         Ok(None)
+    }
+
+    fn clients(&self) -> &ClientLatency {
+        self.0.clients()
     }
 
     fn clock(&self) -> &dyn Clock {

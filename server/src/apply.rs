@@ -40,6 +40,7 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
             set_expiry_cycle(store, new.hz);
         }
         set_view_limits(store, new);
+        set_latency_target(store, new);
         set_compaction(store, new);
         server.scrubber.set_bytes_per_second(new.log_scrub_bytes_per_second as u64);
         if new.appendfsync != old.appendfsync {
@@ -75,6 +76,7 @@ pub(crate) fn open_doors(server: &Services, store: Store) {
         log_switch::set_sync_mode(&store, config.appendfsync);
         set_expiry_cycle(&store, config.hz);
         set_view_limits(&store, config);
+        set_latency_target(&store, config);
         set_compaction(&store, config);
         server.scrubber.set_bytes_per_second(config.log_scrub_bytes_per_second as u64);
         server.set_store(store);
@@ -93,6 +95,10 @@ fn set_view_limits(store: &Store, config: &Config) {
         passing_bytes: config.analytics_max_memory_bytes,
         age: Duration::ZERO,
     });
+}
+
+fn set_latency_target(store: &Store, config: &Config) {
+    store.engine.clients().set_target(Duration::from_micros(config.background_latency_target_us));
 }
 
 fn set_compaction(store: &Store, config: &Config) {

@@ -23,7 +23,8 @@ use super::manifest::{Checkpoint, file_name, is_unfinished, number_of};
 use super::merge::merge;
 use super::pace::{Pacer, Progress, TakeOptions};
 use super::reader::FileReader;
-use super::take::{Base, Source, dump};
+use super::source::Source;
+use super::take::{Base, dump};
 use super::writer::{self, Totals};
 use crate::io::{Disk, DiskLock, Verified};
 use crate::record::{Lsn, UnixMs};
@@ -349,7 +350,7 @@ impl Taking<'_> {
         let header = self.header(kind, cut, since, databases);
         let pace = self.options.pace;
         let totals = writer::write(&file, &header, self.options, &progress.bytes, |blocks| {
-            let dumped = dump(view, base, pace, progress, self.source.clock(), blocks);
+            let dumped = dump(view, base, pace, progress, self.source, blocks);
             self.taken.read = self.elapsed();
             dumped
         })?;
@@ -401,7 +402,7 @@ impl Taking<'_> {
         let header = self.header(FileKind::Full, next_base.cut, Lsn::ZERO, changes.header.databases as usize);
         let file = disk.create(path)?;
         let totals = writer::write(&file, &header, self.options, &progress.bytes, |blocks| {
-            let mut pacer = Pacer::new(self.options.pace, progress, self.source.clock());
+            let mut pacer = Pacer::new(self.options.pace, progress, self.source);
             let merged = merge(&mut full, &mut changes, blocks, || pacer.rest_if_due())?;
             is_complete = merged.is_complete;
             Ok::<_, CheckpointError>(())

@@ -26,7 +26,7 @@ use rustix::io::Errno;
 use super::error::CheckpointError;
 use super::format::{BLOCK_BYTES, BLOCK_HEADER_BYTES, BlockHead, CONTINUES, FILE_HEADER_BYTES, LAST, tag};
 use super::pace::Progress;
-use super::take::Source;
+use super::source::Source;
 use super::writer::{SYNC_BYTES, Totals};
 use crate::io::child::{Child, Ended, Numbers};
 use crate::io::{DiskError, DiskFile};

@@ -15,6 +15,7 @@ mod merge;
 mod merge_tests;
 mod pace;
 mod reader;
+mod source;
 mod take;
 mod writer;
 
@@ -23,4 +24,4 @@ pub use error::CheckpointError;
 pub use load::Loaded;
 pub use manifest::Checkpoint;
 pub use pace::{Pace, Pacer, Progress, TakeOptions};
-pub use take::Source;
+pub use source::Source;

@@ -4,23 +4,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::error::CheckpointError;
-use crate::io::Clock;
+use super::source::Source;
 use crate::lock::{Condvar, Mutex};
+use crate::throttle::{Throttle, Work};
 
 /// How hard a checkpoint works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// It rests three quarters of the time, and what writes it gives way to all others, so that clients
-    /// notice little of it.
+    /// It rests while clients wait for what it uses (`engine/src/throttle.rs`), and what writes it gives way
+    /// to all others.
     Quiet,
     /// As fast as it can.
     Fast,
 }
-
-/// A quiet checkpoint rests so many times as long as it worked.
-const REST: u32 = 3;
-/// It works so long before it rests.
-const WORK: Duration = Duration::from_micros(100);
 
 /// How a checkpoint is taken.
 #[derive(Clone, Copy, Debug)]
@@ -84,16 +80,18 @@ impl Progress {
 
 /// Has a checkpoint keep its pace.
 pub struct Pacer<'p> {
-    pace: Pace,
+    /// `None`: it never rests.
+    throttle: Option<Throttle>,
     progress: &'p Progress,
-    clock: &'p dyn Clock,
-    work_began: Duration,
+    source: &'p dyn Source,
 }
 
 impl<'p> Pacer<'p> {
     /// Work begins.
-    pub fn new(pace: Pace, progress: &'p Progress, clock: &'p dyn Clock) -> Pacer<'p> {
-        Pacer { pace, progress, clock, work_began: clock.monotonic() }
+    pub fn new(pace: Pace, progress: &'p Progress, source: &'p dyn Source) -> Pacer<'p> {
+        let throttle =
+            (pace == Pace::Quiet).then(|| Throttle::new(Work::Patient, source.clock().monotonic()));
+        Pacer { throttle, progress, source }
     }
 
     /// To be called behind each part, without a latch. An error if the checkpoint is to be given up.
@@ -101,10 +99,13 @@ impl<'p> Pacer<'p> {
         if self.progress.is_stopped() {
             return Err(CheckpointError::Stopped);
         }
-        let worked = self.clock.monotonic().saturating_sub(self.work_began);
-        if self.pace == Pace::Quiet && worked > WORK {
-            self.progress.rest(worked * REST);
-            self.work_began = self.clock.monotonic();
+        if let Some(throttle) = &mut self.throttle {
+            let clock = self.source.clock();
+            let rest = throttle.rest(self.source.clients(), clock.monotonic());
+            if !rest.is_zero() {
+                self.progress.rest(rest);
+                throttle.go_on(clock.monotonic());
+            }
         }
         Ok(())
     }

@@ -5,31 +5,11 @@ use std::sync::{Arc, Weak};
 
 use super::error::CheckpointError;
 use super::pace::{Pace, Pacer, Progress};
+use super::source::Source;
 use super::writer::Blocks;
-use crate::io::Clock;
-use crate::log::LogError;
 use crate::record::Lsn;
 use crate::table::{Entry, Table, Visitor};
-use crate::view::{View, ViewError};
-
-/// The source of a checkpoint.
-pub trait Source {
-    /// Opens a view that is read once.
-    fn view(&self) -> Result<View, ViewError>;
-
-    /// Calls `look` with the newest change and the tables, once, while nobody else is inside the store.
-    fn standing(&self, look: &mut dyn FnMut(Lsn, &[Arc<Table>]));
-
-    /// The newest change.
-    fn newest(&self) -> Lsn;
-
-    /// Makes durable what was written up to `cut`, if it is logged: a log must not end before a checkpoint.
-    /// Returns which log that is.
-    fn settle(&self, cut: Lsn) -> Result<Option<u128>, LogError>;
-
-    /// The time.
-    fn clock(&self) -> &dyn Clock;
-}
+use crate::view::View;
 
 /// The store as it was at a checkpoint, as far as it matters for the next.
 pub(super) struct Base {
@@ -84,10 +64,10 @@ pub(super) fn dump(
     base: Option<&Base>,
     pace: Pace,
     progress: &Progress,
-    clock: &dyn Clock,
+    source: &dyn Source,
     blocks: &mut Blocks<'_>,
 ) -> Result<(), CheckpointError> {
-    let mut pacer = Pacer::new(pace, progress, clock);
+    let mut pacer = Pacer::new(pace, progress, source);
     while let Some(db) = view.next_db() {
         let since = base.filter(|base| base.has(&view, db)).map_or(Lsn::ZERO, |base| base.cut);
         let mut dump = Dump { blocks, db, since, whole: true, keys: 0 };

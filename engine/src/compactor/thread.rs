@@ -13,6 +13,7 @@ use crate::log::{Appender, ClosedFile, Compacted, CompactionError, Damage, Exten
 use crate::record::Lsn;
 use crate::store::Store;
 use crate::table::KeyRef;
+use crate::throttle::{Throttle, Work};
 
 use super::choosing::Plan;
 use super::damaged::DamagedFiles;
@@ -71,6 +72,8 @@ struct State {
     tries_damaged: bool,
     /// Threads that wait until nothing is compacted.
     waiting: usize,
+    /// Of the compaction under way.
+    throttle: Throttle,
 }
 
 impl Default for State {
@@ -86,6 +89,7 @@ impl Default for State {
             damaged: DamagedFiles::default(),
             tries_damaged: false,
             waiting: 0,
+            throttle: Throttle::new(Work::Patient, Duration::ZERO),
         }
     }
 }
@@ -213,8 +217,9 @@ impl Compactor {
         while !self.is_stopped() && self.step(store) {}
     }
 
-    /// Waits if so many bytes were moved faster than so many a second, where 0 is no limit; `false` if what
-    /// is under way is to be given up.
+    /// Waits if so many bytes were moved faster than so many a second, where 0 is no limit, and while clients
+    /// wait, unless there is no limit or the log is longer than it may be; `false` if what is under way is to
+    /// be given up.
     pub(super) fn keep_pace(
         &self,
         store: &Store,
@@ -222,17 +227,24 @@ impl Compactor {
         moved: u64,
         bytes_per_second: u64,
     ) -> bool {
+        let mut state = self.state.lock();
+        let now = store.clock().monotonic();
+        let mut due = now;
         if bytes_per_second > 0 {
-            let due = began + Duration::from_secs_f64(moved as f64 / bytes_per_second as f64);
-            let mut state = self.state.lock();
-            while !self.gives_up() {
-                let now = store.clock().monotonic();
-                if now >= due {
-                    break;
-                }
-                self.changed.wait_for(&mut state, due - now);
+            due = began + Duration::from_secs_f64(moved as f64 / bytes_per_second as f64);
+            if bytes_per_second <= state.options.bytes_per_second {
+                due = due.max(now + state.throttle.rest(store.clients(), now));
             }
         }
+        while !self.gives_up() {
+            let now = store.clock().monotonic();
+            if now >= due {
+                state.throttle.go_on(now);
+                break;
+            }
+            self.changed.wait_for(&mut state, due - now);
+        }
+        drop(state);
         !self.gives_up()
     }
 

@@ -28,6 +28,7 @@ use crate::log::{Appender, Group, LogError, Validity};
 use crate::record::{Batch, Lsn, Made, UnixMs};
 use crate::rewrite_cursor::RewriteCursor;
 use crate::table::{Entry, Garbage, Readers, RemsetSize, Table};
+use crate::throttle::ClientLatency;
 use crate::view::{Live, View, ViewError, ViewOptions, Views};
 use crate::watch::Watches;
 pub(crate) use builds::{Build, BuildQueue, BuildSender};
@@ -352,6 +353,11 @@ impl Store {
 
     pub(crate) fn clock(&self) -> &dyn Clock {
         &*self.clock
+    }
+
+    /// The waits of clients beside background work.
+    pub fn clients(&self) -> &ClientLatency {
+        self.views.clients()
     }
 
     /// The time by which keys expire.

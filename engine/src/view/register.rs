@@ -12,6 +12,7 @@ use crate::lock::{Mutex, RwLock, RwLockReadGuard, rank};
 use crate::record::Lsn;
 use crate::table::latch::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::table::{END, Freed, Reader, Readers, Retained, Table, VIEWS};
+use crate::throttle::ClientLatency;
 
 /// Why no view could be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +34,8 @@ pub struct ViewOptions {
     pub purpose: &'static str,
     /// Whether it may be read more than once: then all versions are kept until it is closed.
     pub pinned: bool,
-    /// Whether it may become older than `ViewLimits::age`.
+    /// Whether it may become older than `ViewLimits::age`. Then it reads as fast as it is asked to; of others
+    /// each part waits until clients do not wait for it.
     pub lasting: bool,
     /// The one database that is read; `None`: all of them. Of others nothing is kept for it.
     pub db: Option<u8>,
@@ -201,6 +203,7 @@ pub struct Views {
     cancelled: AtomicU64,
     limits: RwLock<ViewLimits>,
     clock: Arc<dyn Clock>,
+    clients: ClientLatency,
     discard: Discard,
 }
 
@@ -218,8 +221,14 @@ impl Views {
             cancelled: AtomicU64::new(0),
             limits: RwLock::new(ViewLimits { retained_bytes: 0, passing_bytes: 0, age: Duration::ZERO }),
             clock,
+            clients: ClientLatency::default(),
             discard,
         }
+    }
+
+    /// The waits of clients beside views and all other background work.
+    pub fn clients(&self) -> &ClientLatency {
+        &self.clients
     }
 
     /// Opens views with these options, all at one instant: see [`View::open`](super::View::open).

@@ -405,7 +405,10 @@ fn backups(report: &mut Report, server: &Services) {
 }
 
 fn views(report: &mut Report, cx: &Context<'_, '_>) {
-    let status = cx.keys.store().views().status();
+    let store = cx.keys.store();
+    report.line("slow_turns", store.clients().slow_turns());
+    report.line("background_rested_ms", store.clients().rested().as_millis());
+    let status = store.views().status();
     report.line("views_open", status.open.len());
     report.line("views_opened", status.opened);
     report.line("views_cancelled", status.cancelled);

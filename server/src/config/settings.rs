@@ -113,6 +113,8 @@ pub struct Config {
     pub(super) dbfilename: FileName,
     /// How hard checkpoints work.
     pub checkpoint_pace: CheckpointPace,
+    /// `background-latency-target-us`.
+    pub background_latency_target_us: u64,
     /// Whether keys that are loaded already can be read while others are not.
     pub serve_while_loading: bool,
     /// Bytes of old versions kept for views, past which the oldest is cancelled; 0 for no limit.
@@ -325,6 +327,7 @@ impl Config {
             checkpoint_format: CheckpointFormat::default(),
             dbfilename: FileName::default(),
             checkpoint_pace: CheckpointPace::default(),
+            background_latency_target_us: 500,
             serve_while_loading: false,
             view_memory_limit_bytes: 0,
             log_dir_setting: Vec::new(),

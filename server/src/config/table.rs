@@ -167,7 +167,12 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
          checkpoint nor a log makes a checkpoint of it").protected(),
     Directive::run_time("checkpoint-pace", Shape::Choice(CheckpointPace::NAMES), "quiet",
         field!(checkpoint_pace),
-        "whether checkpoints rest most of the time and give way to clients, or work as fast as they can"),
+        "whether checkpoints rest while clients wait (background-latency-target-us), or work as fast as they \
+         can"),
+    Directive::run_time("background-latency-target-us", int(0, 60_000_000), "500",
+        field!(background_latency_target_us),
+        "microseconds that requests may wait for a processor or a lock; while they wait longer, checkpoints \
+         at the quiet pace, compaction and queries rest, and else they do not; 0: they never rest"),
     Directive::run_time("serve-while-loading", Shape::Bool, "no", field!(serve_while_loading),
         "whether a start answers reads of keys that are loaded already; with a log, each may be older than \
          what was acknowledged before the stop, and what was written together may be seen in part"),

@@ -231,6 +231,16 @@ fn views(page: &mut Page, server: &Services) {
     page.gauge("tarn_views_retained_bytes", "Old versions kept for views.", status.retained.bytes);
     let oldest = status.open.iter().map(|view| view.age).max().unwrap_or(Duration::ZERO);
     page.gauge("tarn_views_oldest_age_seconds", "Age of the oldest open view; 0 if there is none.", oldest);
+    page.counter(
+        "tarn_slow_turns_total",
+        "Turns of workers that waited longer for a processor or a lock than background-latency-target-us.",
+        engine.clients().slow_turns(),
+    );
+    page.counter(
+        "tarn_background_rest_seconds_total",
+        "Time that threads of checkpoints, compaction and queries rested for clients, together.",
+        engine.clients().rested(),
+    );
 }
 
 fn log(page: &mut Page, server: &Services, figures: &Persistence) {

@@ -117,6 +117,12 @@ impl Spent {
         self.0[cause as usize]
     }
 
+    /// That for what other threads had: locks and the processor.
+    pub(crate) fn for_others(&self) -> Duration {
+        let causes = [Cause::Latch, Cause::Gate, Cause::Appender, Cause::Lock, Cause::Scheduler];
+        causes.into_iter().map(|cause| self.of(cause)).sum()
+    }
+
     /// All of it.
     pub(crate) fn total(&self) -> Duration {
         self.0.iter().sum()

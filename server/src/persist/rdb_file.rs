@@ -36,7 +36,7 @@ pub(crate) fn save(
     let view = engine.open_view(ViewOptions::once("RDB file"))?;
     let cut = elapsed();
     progress.begin((0..view.databases()).map(|db| view.keys(db as u8) as u64).sum());
-    let mut pacer = Pacer::new(pace, progress, clock);
+    let mut pacer = Pacer::new(pace, progress, engine);
     let Counts { keys, .. } = write(view, unix_ms, &mut file, &mut |keys, bytes| {
         progress.keys.store(keys, Ordering::Relaxed);
         progress.bytes.store(bytes, Ordering::Relaxed);

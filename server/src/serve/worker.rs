@@ -165,6 +165,9 @@ impl Worker {
         let ran = Instant::now();
         self.outputs.send_all();
         let Ended { spent, requests, holder } = self.turn.end(ran);
+        if let Some(engine) = self.server.engine().filter(|_| requests > 0) {
+            engine.clients().note(spent.for_others());
+        }
         self.ledgers().of(self.index).count(&spent, requests);
         self.keep_if_slow(&spent, requests, holder);
     }

@@ -21,7 +21,7 @@ pub(super) const PACKAGES: &[Package] = &[
 /// A new module of the engine gets its place here.
 const ENGINE: &[&[&str]] = &[
     &["record", "lock"],
-    &["io", "upheaval"],
+    &["io", "upheaval", "throttle"],
     &["value"],
     &["table", "log"],
     &["index", "gate", "declared"],
