@@ -232,6 +232,10 @@ fn cost(root: &Path, run: &Run) -> Count {
         println!("left out: there is no redis-server");
         return Count::default();
     }
+    if !root.join("lab/ratios.toml").exists() {
+        println!("left out: no ratio is stored in lab/ratios.toml (tarn lab ratios lab/ratios.toml --store)");
+        return Count::default();
+    }
     if build_tests(root, &["scripts", "experiments"]).failed > 0 {
         return Count::of_one(false);
     }
