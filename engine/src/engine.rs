@@ -79,8 +79,13 @@ impl Engine {
                 }
             }),
             spawn("tarn-indexer", {
-                let stop = stop.clone();
-                move || indexer::build_all(&queues.builds, &stop)
+                let (engine, stop) = (Arc::downgrade(&engine), stop.clone());
+                move || {
+                    while let Ok(Some(build)) = queues.builds.recv() {
+                        let Some(engine) = engine.upgrade() else { return };
+                        indexer::build(&engine.store, &build, &stop);
+                    }
+                }
             }),
             spawn("tarn-reaper", move || queues.reaper.reap()),
             spawn("tarn-expirer", {

@@ -11,7 +11,8 @@
 
 use crate::index::{Index, Indexed};
 use crate::session::Exclusive;
-use crate::store::{Build, BuildQueue, Store};
+use crate::store::{Build, Store};
+use crate::throttle::{Throttle, give_way};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,11 +27,20 @@ pub enum IndexError {
     NoDatabase(u8),
 }
 
-/// Builds what comes, one index after the other; ends with `None`.
-pub(crate) fn build_all(builds: &BuildQueue, stop: &AtomicBool) {
-    while let Ok(Some(Build { table, index })) = builds.recv() {
-        index.build(&table, || !stop.load(Ordering::Relaxed));
-    }
+/// Builds an index, until it is built or all stops.
+pub(crate) fn build(store: &Store, build: &Build, stop: &AtomicBool) {
+    let (clock, clients) = (store.clock(), store.clients());
+    let mut throttle = Throttle::new(clock.monotonic());
+    build.index.build(&build.table, || {
+        give_way(clock);
+        let now = clock.monotonic();
+        let rest = throttle.rest(clients, now);
+        if !rest.is_zero() {
+            std::thread::park_timeout(rest);
+            throttle.go_on(clients, now, clock.monotonic());
+        }
+        !stop.load(Ordering::Relaxed)
+    });
 }
 
 /// Makes an index of a database. It is built in the background: views that are opened when it is ready

@@ -3,31 +3,39 @@
 //! ```text
 //!   workers ──note: a turn waited so long for a processor or a lock──> ClientLatency
 //!                                                                          │ slow turns
-//!   checkpoint, query, compaction: part ──> Throttle::rest ──> rest ──> part …
+//!   checkpoint, compaction, index: part ──> Throttle::rest ──> rest ──> part …
 //! ```
 //!
-//! Each thread that works in the background has a [`Throttle`]. Behind each part of its work the throttle
-//! looks whether a turn of a worker waited for longer than the target since it looked last. If one did, the
-//! thread rests longer behind each part from then on; while none does, it rests less and less, and at last
-//! not at all.
+//! Each checkpoint at the quiet pace, each compaction and each index that is built has a throttle. Behind
+//! each part of the work the throttle looks whether a turn of a worker waited for longer than the target
+//! since it looked last. If one did, the thread rests longer behind each part from then on; while none does,
+//! it rests less and less, and at last not at all. Queries only give way between parts: a client waits for
+//! them.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::io::Clock;
+
 /// A thread rests so many times as long as it worked, by the level of its throttle.
-const RESTS: [u32; 5] = [0, 1, 3, 7, 15];
+const RESTS: [u32; 4] = [0, 1, 3, 7];
+/// It begins at this level. While clients wait for the disk it does not go below.
+const CAREFUL: usize = 2;
 /// Shorter work is not followed by a rest, but counts with the next: a timer is not more exact.
 const WORK: Duration = Duration::from_micros(100);
 /// A longer part counts as this: it may have waited for its processor, or for the disk.
-const WORK_MAX: Duration = Duration::from_millis(5);
-/// A thread that did not ask for so long did something else meanwhile.
-const PAUSE: Duration = Duration::from_secs(1);
+const WORK_MAX: Duration = Duration::from_millis(20);
 /// A slow turn is noticed up to a tick of the system later. Those of the same time count once.
 const REACTION: Duration = Duration::from_millis(10);
 /// A throttle that has met no slow turn yet goes down by a level after so long.
 const FIRST_CALM: Duration = Duration::from_millis(100);
 /// One that has met some goes down after so long without one: to try costs the clients a slow turn.
 const CALM: Duration = Duration::from_secs(1);
+/// A thread that had to wait for its processor may then keep it for this share of the time that it waited.
+const SHARE: u32 = 8;
+/// But no longer than this.
+const TURN_MAX: Duration = Duration::from_micros(500);
 
 /// The waits of clients beside background work; one for each store.
 #[derive(Debug)]
@@ -35,12 +43,18 @@ pub struct ClientLatency {
     /// Nanoseconds; 0: nothing is slow.
     target_ns: AtomicU64,
     slow_turns: AtomicU64,
+    disk_waits: AtomicU64,
     rested_us: AtomicU64,
 }
 
 impl Default for ClientLatency {
     fn default() -> ClientLatency {
-        ClientLatency { target_ns: 500_000.into(), slow_turns: 0.into(), rested_us: 0.into() }
+        ClientLatency {
+            target_ns: 500_000.into(),
+            slow_turns: 0.into(),
+            disk_waits: 0.into(),
+            rested_us: 0.into(),
+        }
     }
 }
 
@@ -63,75 +77,53 @@ impl ClientLatency {
         }
     }
 
+    /// Clients waited for the disk, or for room in the log.
+    pub fn note_disk(&self) {
+        self.disk_waits.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The slow turns so far.
     pub fn slow_turns(&self) -> u64 {
         self.slow_turns.load(Ordering::Relaxed)
     }
 
-    /// How long background threads have rested so far, all together.
+    /// How long background work has rested so far, all of it together.
     pub fn rested(&self) -> Duration {
         Duration::from_micros(self.rested_us.load(Ordering::Relaxed))
     }
 }
 
-/// The kind of background work: how much it rests at the beginning and at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
-    /// Nobody waits for its end.
-    Patient,
-    /// A client waits for it.
-    Query,
-}
-
-impl Work {
-    const fn levels(self) -> (usize, usize) {
-        match self {
-            Work::Patient => (2, 4),
-            Work::Query => (0, 2),
-        }
-    }
-}
-
-/// The throttle of one thread that works in the background.
+/// The throttle of one piece of background work.
 #[derive(Debug)]
 pub(crate) struct Throttle {
-    work: Work,
     level: usize,
     /// Since then the level is as it is.
     changed: Duration,
     /// The slow turns when it looked last; `None`: it has not looked.
     seen: Option<u64>,
+    /// The waits for the disk when it looked last.
+    disk_waits: u64,
     /// When it met slow turns last; `None`: it has met none.
     slow: Option<Duration>,
     /// When the work behind the last rest began.
     began: Duration,
 }
 
-impl Default for Throttle {
-    /// That of a thread of queries.
-    fn default() -> Throttle {
-        Throttle::new(Work::Query, Duration::ZERO)
-    }
-}
-
 impl Throttle {
     /// The throttle of work that begins `now`, by a clock that does not go back.
-    pub(crate) const fn new(work: Work, now: Duration) -> Throttle {
-        Throttle { work, level: work.levels().0, changed: now, seen: None, slow: None, began: now }
+    pub(crate) const fn new(now: Duration) -> Throttle {
+        Throttle { level: CAREFUL, changed: now, seen: None, disk_waits: 0, slow: None, began: now }
     }
 
     /// To be asked behind each part of the work, at `now`: how long to rest. Zero is no rest. Where one is
     /// made, [`go_on`](Throttle::go_on) is to be called behind it.
     pub(crate) fn rest(&mut self, clients: &ClientLatency, now: Duration) -> Duration {
         let worked = now.saturating_sub(self.began);
-        if worked >= PAUSE {
-            *self = Throttle::new(self.work, now);
-        }
         let slow_turns = clients.slow_turns();
         let unchanged = now.saturating_sub(self.changed);
         if self.seen.replace(slow_turns).is_some_and(|seen| seen != slow_turns) {
             if self.slow.is_none() || unchanged >= REACTION {
-                self.set_level((self.level + 1).min(self.work.levels().1), now);
+                self.set_level((self.level + 1).min(RESTS.len() - 1), clients, now);
             }
             self.slow = Some(now);
         } else {
@@ -140,26 +132,46 @@ impl Throttle {
                 Some(slow) => (unchanged.min(now.saturating_sub(slow)), CALM),
             };
             if since >= calm {
-                self.set_level(self.level.saturating_sub(1), now);
+                let waits_for_disk = clients.disk_waits.load(Ordering::Relaxed) != self.disk_waits;
+                let least = if waits_for_disk { CAREFUL } else { 0 };
+                self.set_level(self.level.saturating_sub(1).max(least), clients, now);
             }
         }
-        if worked < WORK || worked >= PAUSE || !clients.has_target() {
+        if worked < WORK || !clients.has_target() {
             return Duration::ZERO;
         }
         self.began = now;
-        let rest = worked.min(WORK_MAX) * RESTS[self.level];
-        clients.rested_us.fetch_add(u64::try_from(rest.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
-        rest
+        worked.min(WORK_MAX) * RESTS[self.level]
     }
 
-    fn set_level(&mut self, level: usize, now: Duration) {
+    fn set_level(&mut self, level: usize, clients: &ClientLatency, now: Duration) {
         (self.level, self.changed) = (level, now);
+        self.disk_waits = clients.disk_waits.load(Ordering::Relaxed);
     }
 
-    /// Work goes on at `now`, behind a rest.
-    pub(crate) fn go_on(&mut self, now: Duration) {
+    /// Work goes on at `now`, behind a rest that began at `began`.
+    pub(crate) fn go_on(&mut self, clients: &ClientLatency, began: Duration, now: Duration) {
+        let us = u64::try_from(now.saturating_sub(began).as_micros()).unwrap_or(u64::MAX);
+        clients.rested_us.fetch_add(us, Ordering::Relaxed);
         self.began = now;
     }
+}
+
+thread_local! {
+    /// Until then this thread does not give way.
+    static KEEPS_UNTIL: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Lets threads run that wait for this processor. The system would let them wait for the end of its tick, up
+/// to 4 ms, as a thread that reads the store works without a pause. To be called while nothing is held.
+pub(crate) fn give_way(clock: &dyn Clock) {
+    let began = clock.monotonic();
+    if began < KEEPS_UNTIL.get() {
+        return;
+    }
+    std::thread::yield_now();
+    let now = clock.monotonic();
+    KEEPS_UNTIL.set(now + (now.saturating_sub(began) / SHARE).min(TURN_MAX));
 }
 
 #[cfg(test)]
@@ -167,6 +179,8 @@ mod tests {
     use super::*;
 
     const PART: Duration = Duration::from_micros(200);
+    const NEVER: Duration = Duration::from_secs(1 << 30);
+    const SECOND: Duration = Duration::from_secs(1);
 
     /// Works and rests for `time`, with a slow turn after each `slow`. Returns the share of the time that was
     /// work.
@@ -187,7 +201,7 @@ mod tests {
             let rest = throttle.rest(clients, *now);
             if !rest.is_zero() {
                 *now += rest;
-                throttle.go_on(*now);
+                throttle.go_on(clients, *now - rest, *now);
             }
         }
         worked.as_secs_f64() / time.as_secs_f64()
@@ -195,35 +209,32 @@ mod tests {
 
     #[test]
     fn work_rests_while_clients_wait_and_works_without_a_rest_while_they_do_not() {
-        let (clients, mut now, never) =
-            (ClientLatency::default(), Duration::from_secs(100), Duration::MAX / 4);
-        let second = Duration::from_secs(1);
-        let mut throttle = Throttle::new(Work::Patient, now);
-        let first = share(&mut throttle, &clients, &mut now, Duration::from_millis(90), never);
+        let (clients, mut now) = (ClientLatency::default(), 100 * SECOND);
+        let mut throttle = Throttle::new(now);
+        let first = share(&mut throttle, &clients, &mut now, Duration::from_millis(90), NEVER);
         assert!((0.24..0.27).contains(&first), "it begins with care: {first}");
-        let idle = share(&mut throttle, &clients, &mut now, second, never);
+        let idle = share(&mut throttle, &clients, &mut now, SECOND, NEVER);
         assert!(idle > 0.8, "nobody waits: {idle}");
         share(&mut throttle, &clients, &mut now, Duration::from_millis(100), Duration::from_millis(5));
-        let busy = share(&mut throttle, &clients, &mut now, second, Duration::from_millis(5));
-        assert!((0.06..0.07).contains(&busy), "clients wait: {busy}");
-        share(&mut throttle, &clients, &mut now, 4 * second, never);
-        let calm = share(&mut throttle, &clients, &mut now, second, never);
+        let busy = share(&mut throttle, &clients, &mut now, SECOND, Duration::from_millis(5));
+        assert!((0.12..0.14).contains(&busy), "clients wait: {busy}");
+        share(&mut throttle, &clients, &mut now, 4 * SECOND, NEVER);
+        let calm = share(&mut throttle, &clients, &mut now, SECOND, NEVER);
         assert!(calm > 0.99, "nobody waits any more: {calm}");
     }
 
     #[test]
-    fn a_query_rests_three_quarters_of_the_time_at_most() {
-        let (clients, mut now, slow) = (ClientLatency::default(), Duration::ZERO, Duration::from_millis(5));
-        let mut throttle = Throttle::new(Work::Query, now);
-        let begun = share(&mut throttle, &clients, &mut now, Duration::from_millis(4), slow);
-        assert!(begun > 0.99, "it begins at once: {begun}");
-        share(&mut throttle, &clients, &mut now, Duration::from_millis(100), slow);
-        let busy = share(&mut throttle, &clients, &mut now, Duration::from_secs(1), slow);
-        assert!((0.24..0.27).contains(&busy), "{busy}");
-        // The thread had nothing to do for a while.
-        now += Duration::from_secs(3600);
-        assert_eq!(throttle.rest(&clients, now), Duration::ZERO);
-        assert_eq!(throttle.level, 0, "it begins again");
+    fn work_goes_on_with_care_while_clients_wait_for_the_disk() {
+        let (clients, mut now) = (ClientLatency::default(), SECOND);
+        let mut throttle = Throttle::new(now);
+        for _ in 0..20 {
+            clients.note_disk();
+            let busy = share(&mut throttle, &clients, &mut now, Duration::from_millis(90), NEVER);
+            assert!((0.24..0.27).contains(&busy), "{busy}");
+        }
+        share(&mut throttle, &clients, &mut now, SECOND, NEVER);
+        let calm = share(&mut throttle, &clients, &mut now, SECOND, NEVER);
+        assert!(calm > 0.99, "nobody waits any more: {calm}");
     }
 
     #[test]
@@ -238,16 +249,17 @@ mod tests {
         clients.set_target(Duration::ZERO);
         clients.note(Duration::MAX);
         assert_eq!(clients.slow_turns(), 2);
-        let mut throttle = Throttle::new(Work::Patient, Duration::ZERO);
+        let mut throttle = Throttle::new(Duration::ZERO);
         assert_eq!(throttle.rest(&clients, 10 * WORK), Duration::ZERO, "nobody rests without a target");
     }
 
     #[test]
-    fn one_long_part_is_followed_by_a_rest_of_bounded_length() {
-        let clients = ClientLatency::default();
-        let mut throttle = Throttle::new(Work::Patient, Duration::ZERO);
+    fn short_parts_count_together_and_one_long_part_is_followed_by_a_bounded_rest() {
+        let (clients, mut throttle) = (ClientLatency::default(), Throttle::new(Duration::ZERO));
+        assert_eq!(throttle.rest(&clients, WORK * 3 / 5), Duration::ZERO);
+        assert_eq!(throttle.rest(&clients, WORK * 6 / 5), 3 * (WORK * 6 / 5));
+        throttle.go_on(&clients, WORK, WORK * 4);
+        assert_eq!(clients.rested(), 3 * WORK);
         assert_eq!(throttle.rest(&clients, Duration::from_millis(90)), 3 * WORK_MAX);
-        assert_eq!(clients.rested(), 3 * WORK_MAX);
-        assert_eq!(throttle.rest(&clients, Duration::from_millis(90) + WORK / 2), Duration::ZERO);
     }
 }

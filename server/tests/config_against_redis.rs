@@ -125,10 +125,11 @@ fn tarn_config(store: &ConfigStore, pattern: &str) -> BTreeMap<String, String> {
 }
 
 /// Directives that Redis does not have.
-const ONLY_TARN: [&str; 31] = [
+const ONLY_TARN: [&str; 32] = [
     "analytics-max-memory",
     "analytics-threads",
     "auth-timeout",
+    "background-latency-target-us",
     "backup-dir",
     "backup-max",
     "checkpoint-format",

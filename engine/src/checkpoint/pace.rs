@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::error::CheckpointError;
 use super::source::Source;
 use crate::lock::{Condvar, Mutex};
-use crate::throttle::{Throttle, Work};
+use crate::throttle::Throttle;
 
 /// How hard a checkpoint works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +89,7 @@ pub struct Pacer<'p> {
 impl<'p> Pacer<'p> {
     /// Work begins.
     pub fn new(pace: Pace, progress: &'p Progress, source: &'p dyn Source) -> Pacer<'p> {
-        let throttle =
-            (pace == Pace::Quiet).then(|| Throttle::new(Work::Patient, source.clock().monotonic()));
+        let throttle = (pace == Pace::Quiet).then(|| Throttle::new(source.clock().monotonic()));
         Pacer { throttle, progress, source }
     }
 
@@ -100,11 +99,12 @@ impl<'p> Pacer<'p> {
             return Err(CheckpointError::Stopped);
         }
         if let Some(throttle) = &mut self.throttle {
-            let clock = self.source.clock();
-            let rest = throttle.rest(self.source.clients(), clock.monotonic());
+            let (clock, clients) = (self.source.clock(), self.source.clients());
+            let now = clock.monotonic();
+            let rest = throttle.rest(clients, now);
             if !rest.is_zero() {
                 self.progress.rest(rest);
-                throttle.go_on(clock.monotonic());
+                throttle.go_on(clients, now, clock.monotonic());
             }
         }
         Ok(())

@@ -12,6 +12,8 @@ pub struct CompactionOptions {
     pub rewrites: bool,
     /// Bytes read and written in a second at most; 0 for no limit.
     pub bytes_per_second: u64,
+    /// Whether it rests while clients wait.
+    pub rests: bool,
     /// The share of obsolete records from which a file is compacted, in percent.
     pub file_percent: u64,
     /// How long the log may be, in percent of what is needed of it.
@@ -31,6 +33,7 @@ impl Default for CompactionOptions {
             enabled: true,
             rewrites: false,
             bytes_per_second: 128 << 20,
+            rests: true,
             file_percent: 75,
             log_percent: 170,
             min_bytes: 64 << 20,

@@ -13,7 +13,7 @@ use crate::log::{Appender, ClosedFile, Compacted, CompactionError, Damage, Exten
 use crate::record::Lsn;
 use crate::store::Store;
 use crate::table::KeyRef;
-use crate::throttle::{Throttle, Work};
+use crate::throttle::Throttle;
 
 use super::choosing::Plan;
 use super::damaged::DamagedFiles;
@@ -89,7 +89,7 @@ impl Default for State {
             damaged: DamagedFiles::default(),
             tries_damaged: false,
             waiting: 0,
-            throttle: Throttle::new(Work::Patient, Duration::ZERO),
+            throttle: Throttle::new(Duration::ZERO),
         }
     }
 }
@@ -217,32 +217,39 @@ impl Compactor {
         while !self.is_stopped() && self.step(store) {}
     }
 
-    /// Waits if so many bytes were moved faster than so many a second, where 0 is no limit, and while clients
-    /// wait, unless there is no limit or the log is longer than it may be; `false` if what is under way is to
-    /// be given up.
+    /// Waits if so many bytes were moved faster than `options` say, and, if they say so, while clients wait;
+    /// `false` if what is under way is to be given up.
     pub(super) fn keep_pace(
         &self,
         store: &Store,
         began: Duration,
         moved: u64,
-        bytes_per_second: u64,
+        options: &CompactionOptions,
     ) -> bool {
         let mut state = self.state.lock();
-        let now = store.clock().monotonic();
-        let mut due = now;
-        if bytes_per_second > 0 {
-            due = began + Duration::from_secs_f64(moved as f64 / bytes_per_second as f64);
-            if bytes_per_second <= state.options.bytes_per_second {
-                due = due.max(now + state.throttle.rest(store.clients(), now));
-            }
+        let (clients, asked) = (store.clients(), store.clock().monotonic());
+        let mut due = asked;
+        if options.bytes_per_second > 0 {
+            due = began + Duration::from_secs_f64(moved as f64 / options.bytes_per_second as f64);
         }
+        // Others that wait for its end are clients, too.
+        let rest = if options.rests && state.waiting == 0 {
+            state.throttle.rest(clients, asked)
+        } else {
+            Duration::ZERO
+        };
+        due = due.max(asked + rest);
+        let mut has_rested = false;
         while !self.gives_up() {
             let now = store.clock().monotonic();
             if now >= due {
-                state.throttle.go_on(now);
+                if has_rested {
+                    state.throttle.go_on(clients, asked, now);
+                }
                 break;
             }
             self.changed.wait_for(&mut state, due - now);
+            has_rested = true;
         }
         drop(state);
         !self.gives_up()
@@ -409,7 +416,10 @@ impl Compactor {
         status.wants_checkpoint = due && options.rewrites && !asked && !asked_anew;
         status.running = chosen.is_some();
         let bytes_per_second = options.bytes_per_second_for(bytes, live_bytes);
-        Some((stock.files[chosen?].to_vec(), CompactionOptions { bytes_per_second, ..options }))
+        // A log that is longer than it may be, or that a round is due for, would grow without end under those
+        // who write faster than a thread works that rests.
+        let rests = bytes_per_second == options.bytes_per_second && !due && !plan.has_round();
+        Some((stock.files[chosen?].to_vec(), CompactionOptions { bytes_per_second, rests, ..options }))
     }
 
     fn compact(
@@ -428,7 +438,8 @@ impl Compactor {
             (state.covered(), state.covered().or(state.checkpoint_begun))
         };
         let began = store.clock().monotonic();
-        let keep_pace = |moved| self.keep_pace(store, began, moved, options.bytes_per_second);
+        self.state.lock().throttle = Throttle::new(began);
+        let keep_pace = |moved| self.keep_pace(store, began, moved, &options);
         let mut needs = Needs {
             store,
             keep_pace: &keep_pace,
@@ -449,7 +460,7 @@ impl Compactor {
             let (began, mut moved) = (store.clock().monotonic(), 0);
             let mut pace = |bytes: u64| {
                 moved += bytes;
-                self.keep_pace(store, began, moved, options.bytes_per_second)
+                self.keep_pace(store, began, moved, &options)
             };
             let mut renews = |((db, key), bytes): &((u8, Box<[u8]>), usize)| {
                 renew(store, KeyRef::of(*db, key), *bytes, timestamp, options.part_bytes, &mut pace)

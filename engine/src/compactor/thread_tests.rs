@@ -2,12 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use super::Compactor;
+use super::{CompactionOptions, Compactor};
 use crate::Engine;
 use crate::io::Clock;
 use crate::record::UnixMs;
@@ -17,13 +18,17 @@ const PACED: &str = "paced";
 const END_LIMIT: Duration = Duration::from_secs(60);
 /// Long enough for a thread to go on to where it waits, or else the test finds nothing.
 const A_MOMENT: Duration = Duration::from_millis(20);
+/// A thread that keeps pace looks at the clock so often before it is about to wait.
+const LOOKS: usize = 1;
 
-/// A clock that stands still. Who keeps pace and asks what time it is hears it when somebody wants the turn,
-/// and has had the time to say so.
+/// A clock that stands still. Who keeps pace and asks what time it is, about to wait, hears it when somebody
+/// wants the turn, and has had the time to say so.
 #[derive(Debug)]
 struct Late {
     compactor: Arc<Compactor>,
     asked: Mutex<Option<Sender<()>>>,
+    /// The looks at the clock before that.
+    looks: AtomicUsize,
 }
 
 impl Clock for Late {
@@ -33,6 +38,7 @@ impl Clock for Late {
 
     fn monotonic(&self) -> Duration {
         if thread::current().name() == Some(PACED)
+            && self.looks.fetch_add(1, Ordering::Relaxed) == LOOKS
             && let Some(asked) = self.asked.lock().unwrap().take()
         {
             asked.send(()).unwrap();
@@ -49,13 +55,15 @@ impl Clock for Late {
 fn who_pauses_compactions_is_heard_by_one_that_is_about_to_wait() {
     let compactor = Arc::new(Compactor::default());
     let (asked, is_asked) = channel();
-    let clock = Late { compactor: compactor.clone(), asked: Mutex::new(Some(asked)) };
+    let (compactor_too, asked, looks) = (compactor.clone(), Mutex::new(Some(asked)), AtomicUsize::new(0));
+    let clock = Late { compactor: compactor_too, asked, looks };
     let (engine, _background) = Engine::unlogged(1, 1, Arc::new(clock));
     let paced = compactor.clone();
     let compaction = thread::Builder::new().name(PACED.to_owned()).spawn(move || {
         let _turn = paced.turn(|| true).unwrap();
         // So much, so slowly, that it waits for days.
-        paced.keep_pace(engine.store(), Duration::ZERO, 1_000_000, 1)
+        let options = CompactionOptions { bytes_per_second: 1, ..CompactionOptions::default() };
+        paced.keep_pace(engine.store(), Duration::ZERO, 1_000_000, &options)
     });
     is_asked.recv_timeout(END_LIMIT).unwrap();
     let (done, is_done) = channel();

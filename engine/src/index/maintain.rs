@@ -147,7 +147,7 @@ impl Index {
     /// index is dropped, or `goes_on` says so.
     ///
     /// REQUIRES: writers of the table maintain the index already.
-    pub(crate) fn build(&self, table: &Table, goes_on: impl Fn() -> bool) {
+    pub(crate) fn build(&self, table: &Table, mut goes_on: impl FnMut() -> bool) {
         let mut cursor = 0;
         while goes_on() && !self.dropped.load(Ordering::Relaxed) {
             cursor = table.scan(cursor, &mut ScanBudget::of_count(BUILD_ENTRIES), |entry| {

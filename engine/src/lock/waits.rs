@@ -358,7 +358,8 @@ mod tests {
         let segment = RwLock::<u8, rank::Segment>::default();
         for _ in 0..1000 {
             std::thread::scope(|scope| {
-                scope.spawn(|| drop(segment.write_as(Number::of(&segment, 0))));
+                // A scope may end before its threads have given back what is theirs alone.
+                scope.spawn(|| drop(segment.write_as(Number::of(&segment, 0)))).join().unwrap();
             });
         }
         assert_eq!(wait_behind("late-holder", &segment, 0).holder, "late-holder");

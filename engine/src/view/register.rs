@@ -34,8 +34,7 @@ pub struct ViewOptions {
     pub purpose: &'static str,
     /// Whether it may be read more than once: then all versions are kept until it is closed.
     pub pinned: bool,
-    /// Whether it may become older than `ViewLimits::age`. Then it reads as fast as it is asked to; of others
-    /// each part waits until clients do not wait for it.
+    /// Whether it may become older than `ViewLimits::age`.
     pub lasting: bool,
     /// The one database that is read; `None`: all of them. Of others nothing is kept for it.
     pub db: Option<u8>,

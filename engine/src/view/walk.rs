@@ -2,54 +2,15 @@
 
 #![expect(unsafe_code, reason = "what a view sees is read without latches: see `table/pinned.rs`")]
 
-use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::register::{Cancelled, Opened, ViewError, ViewOptions, Views};
 use crate::index::Indexes;
-use crate::io::Clock;
 use crate::record::Lsn;
 use crate::table::latch::Ordering;
 use crate::table::{Entry, Table, Visitor};
-use crate::throttle::{ClientLatency, Throttle, Work};
-
-/// A thread that had to wait for its processor may then keep it for this share of the time that it waited.
-const SHARE: u32 = 8;
-/// But no longer than this.
-const TURN_MAX: Duration = Duration::from_micros(500);
-
-thread_local! {
-    /// Until then this thread does not give way.
-    static KEEPS_UNTIL: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-    /// Of what this thread reads of views for queries.
-    static THROTTLE: Cell<Throttle> = const { Cell::new(Throttle::new(Work::Query, Duration::ZERO)) };
-}
-
-/// Lets threads run that wait for this processor. The system would let them wait for the end of its tick, up
-/// to 4 ms, as a thread that reads the store works without a pause.
-fn give_way(clock: &dyn Clock) {
-    let began = clock.monotonic();
-    if began < KEEPS_UNTIL.get() {
-        return;
-    }
-    std::thread::yield_now();
-    let now = clock.monotonic();
-    KEEPS_UNTIL.set(now + (now.saturating_sub(began) / SHARE).min(TURN_MAX));
-}
-
-/// Rests while clients wait for what the thread of a query uses.
-#[expect(clippy::disallowed_methods, reason = "some milliseconds at most, and only if time passes")]
-fn rest(clock: &dyn Clock, clients: &ClientLatency) {
-    let mut throttle = THROTTLE.take();
-    let rest = throttle.rest(clients, clock.monotonic());
-    if !rest.is_zero() {
-        std::thread::sleep(rest);
-        throttle.go_on(clock.monotonic());
-    }
-    THROTTLE.set(throttle);
-}
+use crate::throttle;
 
 /// The result of one step of a walk: a range of a database's positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,10 +148,7 @@ impl View {
         let from = positions.start;
         if self.gives_way {
             // While nothing is held.
-            give_way(self.views.clock());
-            if !self.opened.options.lasting {
-                rest(self.views.clock(), self.views.clients());
-            }
+            throttle::give_way(self.views.clock());
         }
         let held = self.opened.hold()?;
         // SAFETY: `held` keeps the view from being ended, so writers keep what they replace. Only this thread

@@ -171,8 +171,9 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
          can"),
     Directive::run_time("background-latency-target-us", int(0, 60_000_000), "500",
         field!(background_latency_target_us),
-        "microseconds that requests may wait for a processor or a lock; while they wait longer, checkpoints \
-         at the quiet pace, compaction and queries rest, and else they do not; 0: they never rest"),
+        "microseconds that requests may wait for a processor or a lock; the more often they wait longer, the \
+         more checkpoints at the quiet pace, building an index, and compaction of a log that is not too \
+         long rest; 0: these never rest"),
     Directive::run_time("serve-while-loading", Shape::Bool, "no", field!(serve_while_loading),
         "whether a start answers reads of keys that are loaded already; with a log, each may be older than \
          what was acknowledged before the stop, and what was written together may be seen in part"),

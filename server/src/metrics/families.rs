@@ -238,7 +238,7 @@ fn views(page: &mut Page, server: &Services) {
     );
     page.counter(
         "tarn_background_rest_seconds_total",
-        "Time that threads of checkpoints, compaction and queries rested for clients, together.",
+        "Time that background threads rested for clients, together.",
         engine.clients().rested(),
     );
 }

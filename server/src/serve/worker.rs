@@ -141,6 +141,9 @@ impl Worker {
             self.send_at_end_of_turn(&output);
         }
         self.keep_if_slow(&Spent::only(Cause::Disk, longest), clients, "");
+        if let Some(engine) = self.server.engine().filter(|_| clients > 0) {
+            engine.clients().note_disk();
+        }
     }
 
     /// Sends the replies in `output` when the connections that are ready now have run.
@@ -177,6 +180,9 @@ impl Worker {
         let spent = Spent::only(cause, time);
         self.ledgers().of(self.index).count(&spent, 1);
         self.keep_if_slow(&spent, 1, "");
+        if let (Cause::LogSpace | Cause::Disk, Some(engine)) = (cause, self.server.engine()) {
+            engine.clients().note_disk();
+        }
     }
 
     fn keep_if_slow(&self, spent: &Spent, requests: u64, holder: &'static str) {
