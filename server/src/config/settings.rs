@@ -113,7 +113,7 @@ pub struct Config {
     pub(super) dbfilename: FileName,
     /// How hard checkpoints work.
     pub checkpoint_pace: CheckpointPace,
-    /// `background-latency-target-us`.
+    /// Microseconds that requests may wait for a processor or a lock before background work rests; 0 for any.
     pub background_latency_target_us: u64,
     /// Whether keys that are loaded already can be read while others are not.
     pub serve_while_loading: bool,
