@@ -1,6 +1,7 @@
 //! Prints how many rows a second statements read on one core, in process: hashes of ten fields, 240 bytes
 //! each with their key and the names of the fields. Above them what the engine alone does with the same
-//! hashes: a walk that looks at entries, one that reads a number of each, and one that touches every field.
+//! hashes: a walk that looks at entries, one that reads a number of each, and one that touches every field. Below
+//! them statements that an index finds the rows of.
 //!
 //! `cargo run --release --workspace --example scan_bench [rows] [rounds] [statement]`; a million and five
 //! unless said otherwise. A statement of one's own is over the tables `record` (id, number BIGINT, f1 … f9
@@ -10,7 +11,7 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use tarn_analytics::{Analytics, AnalyticsOptions, Session};
@@ -38,6 +39,12 @@ const STATEMENTS: [&str; 8] = [
     "SELECT f5 FROM texts",
     "SELECT f0, f1, f2, f3, f4, f5, f6, f7, f8, f9 FROM texts",
     "SELECT * FROM record",
+];
+
+/// Statements that are read by an index.
+const BY_INDEX: [&str; 2] = [
+    "SELECT count(f5) FROM record WHERE number < 50000",
+    "SELECT f1 FROM record WHERE number < 50000",
 ];
 
 /// The fields that are read of an entry, added up.
@@ -112,6 +119,16 @@ fn tell(what: &str, rows: u64, mut seconds: Vec<f64>, answered: usize) {
     println!("{:>7.2} {:>7.2} {answered:>9}  {what}", speed(seconds[0]), speed(seconds[seconds.len() / 2]),);
 }
 
+async fn measure(session: &Arc<Session>, sql: &str, rows: u64, rounds: usize) {
+    let (mut seconds, mut answered) = (Vec::new(), 0);
+    for _ in 0..rounds {
+        let (of_round, rows) = ask(session, sql).await;
+        seconds.push(of_round);
+        answered = rows;
+    }
+    tell(sql, rows, seconds, answered);
+}
+
 async fn declare(analytics: &Arc<Analytics>) -> Arc<Session> {
     let session = analytics.session();
     let columns = |from: usize| (from..=TEXTS).map(|at| format!(", f{at} TEXT")).collect::<String>();
@@ -160,13 +177,18 @@ fn main() {
         analytics.read_from(move || Some(store.clone()));
         let session = declare(&analytics).await;
         for sql in statements {
-            let (mut seconds, mut answered) = (Vec::new(), 0);
-            for _ in 0..rounds {
-                let (of_round, rows) = ask(&session, sql).await;
-                seconds.push(of_round);
-                answered = rows;
-            }
-            tell(sql, rows, seconds, answered);
+            measure(&session, sql, rows, rounds).await;
+        }
+        if own.is_some() {
+            return;
+        }
+        ask(&session, "CREATE INDEX by_number ON record (number)").await;
+        while !engine.index(0, "by_number").is_some_and(|index| index.is_ready()) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        println!("by an index:");
+        for sql in BY_INDEX {
+            measure(&session, sql, rows, rounds).await;
         }
     });
 }

@@ -99,7 +99,7 @@ fn read(engine: &Engine) {
                     let ValueRef::Hash(hash) = entry.value() else { return };
                     fields += hash.len();
                 };
-                view.read_keys(0, &keys, look).unwrap();
+                view.read_keys(0, &keys, usize::MAX, look).unwrap();
             }
         }
         let what = if reads_entries { "pointers with their entries" } else { "pointers" };

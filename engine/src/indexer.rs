@@ -33,11 +33,12 @@ pub(crate) fn build(store: &Store, build: &Build, stop: &AtomicBool) {
     let mut throttle = Throttle::new(clock.monotonic());
     build.index.build(&build.table, || {
         give_way(clock);
-        let now = clock.monotonic();
-        let rest = throttle.rest(clients, now);
+        let asked = clock.monotonic();
+        let rest = throttle.rest(clients, asked);
         if !rest.is_zero() {
             std::thread::park_timeout(rest);
-            throttle.go_on(clients, now, clock.monotonic());
+            let now = clock.monotonic();
+            throttle.go_on(clients, now.saturating_sub(asked), now);
         }
         !stop.load(Ordering::Relaxed)
     });

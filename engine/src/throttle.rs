@@ -149,9 +149,9 @@ impl Throttle {
         self.disk_waits = clients.disk_waits.load(Ordering::Relaxed);
     }
 
-    /// Work goes on at `now`, behind a rest that began at `began`.
-    pub(crate) fn go_on(&mut self, clients: &ClientLatency, began: Duration, now: Duration) {
-        let us = u64::try_from(now.saturating_sub(began).as_micros()).unwrap_or(u64::MAX);
+    /// Work goes on at `now`, behind a rest that was so long.
+    pub(crate) fn go_on(&mut self, clients: &ClientLatency, rested: Duration, now: Duration) {
+        let us = u64::try_from(rested.as_micros()).unwrap_or(u64::MAX);
         clients.rested_us.fetch_add(us, Ordering::Relaxed);
         self.began = now;
     }
@@ -201,7 +201,7 @@ mod tests {
             let rest = throttle.rest(clients, *now);
             if !rest.is_zero() {
                 *now += rest;
-                throttle.go_on(clients, *now - rest, *now);
+                throttle.go_on(clients, rest, *now);
             }
         }
         worked.as_secs_f64() / time.as_secs_f64()
@@ -258,7 +258,7 @@ mod tests {
         let (clients, mut throttle) = (ClientLatency::default(), Throttle::new(Duration::ZERO));
         assert_eq!(throttle.rest(&clients, WORK * 3 / 5), Duration::ZERO);
         assert_eq!(throttle.rest(&clients, WORK * 6 / 5), 3 * (WORK * 6 / 5));
-        throttle.go_on(&clients, WORK, WORK * 4);
+        throttle.go_on(&clients, WORK * 3, WORK * 4);
         assert_eq!(clients.rested(), 3 * WORK);
         assert_eq!(throttle.rest(&clients, Duration::from_millis(90)), 3 * WORK_MAX);
     }

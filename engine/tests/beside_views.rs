@@ -91,7 +91,7 @@ fn a_live_read_sees_what_is_there_now() {
     let pointers = live.next_pointers(&mut scan, 2);
     let keys: Vec<&[u8]> = pointers.iter().map(|pointer| pointer.key()).collect();
     let mut numbers = Vec::new();
-    live.read_keys(&keys, |place, entry| numbers.push((place, number_in(entry))));
+    live.read_keys(&keys, usize::MAX, |place, entry| numbers.push((place, number_in(entry))));
     assert_eq!(numbers, [(0, 10_000), (1, KEYS - 1)]);
     // The removed pointer is there for the view, and for nobody else.
     let all = IndexRange::of(IndexValue::integer(3));

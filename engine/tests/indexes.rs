@@ -307,7 +307,7 @@ impl Reading {
         let mut keys: Vec<&[u8]> = pointers.iter().map(|pointer| pointer.key()).collect();
         keys.insert(0, b"key:missing");
         let mut read = Vec::new();
-        self.view.read_keys(self.db, &keys, |at, entry| read.push((at, describe(entry)))).unwrap();
+        self.view.read_keys(self.db, &keys, usize::MAX, |at, entry| read.push((at, describe(entry)))).unwrap();
         assert_eq!(read.len() + 1, keys.len(), "each was there");
         for (at, described) in read {
             assert_eq!(Some(&described), self.copy.get(&(self.db, keys[at].to_vec())));
@@ -418,7 +418,7 @@ fn audit(store: &Store, direction: Direction) -> bool {
             sum += value as i64;
             read += 1;
         };
-        view.read_keys(0, &keys, look).unwrap();
+        view.read_keys(0, &keys, usize::MAX, look).unwrap();
         assert_eq!(read, keys.len(), "each was there");
     }
 }
@@ -577,7 +577,7 @@ fn a_cancelled_view_gives_its_pointers_back_and_reads_no_more() {
     }
     assert_eq!(store.engine.indexes()[0].removed, 0);
     assert!(view.next_pointers(&mut scan, 10).is_err());
-    assert!(view.read_keys(0, &[b"key:a"], |_, _| {}).is_err());
+    assert!(view.read_keys(0, &[b"key:a"], 0, |_, _| {}).is_err());
     drop(view);
     store.assert_nothing_kept();
 }

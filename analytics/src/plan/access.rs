@@ -79,7 +79,9 @@ impl Lookup {
     pub(crate) fn in_full_order(&self, view: &View, pointers: &[Pointer]) -> Result<Vec<Entry>, QueryError> {
         let keys: Vec<&[u8]> = pointers.iter().map(Pointer::key).collect();
         let mut entries = Vec::with_capacity(keys.len());
-        view.read_keys(self.index.database(), &keys, |at, entry| entries.push((at, entry.clone())))?;
+        view.read_keys(self.index.database(), &keys, usize::MAX, |at, entry| {
+            entries.push((at, entry.clone()));
+        })?;
         for run in entries.chunk_by_mut(|(a, _), (b, _)| {
             pointers[*a].value_bytes() == pointers[*b].value_bytes() && TableIndex::is_cut(&pointers[*a])
         }) {

@@ -413,8 +413,9 @@ impl Scan {
             return Ok(false);
         }
         let before = self.rows.taken();
+        let reach = self.rows.reach();
         let rows = &mut self.rows;
-        let kept = self.reading.view().read_keys(self.database, &keys, |_, entry| rows.take(entry))?;
+        let kept = self.reading.view().read_keys(self.database, &keys, reach, |_, entry| rows.take(entry))?;
         self.counted.note(self.rows.taken() - before, kept as u64);
         Ok(true)
     }

@@ -58,6 +58,8 @@ pub(crate) enum Datum<'a> {
 
 const SIGN: u64 = 1 << 63;
 const SIGN_WIDE: u128 = 1 << 127;
+/// Any number of so many digits fits a `BIGINT`.
+const DIGITS_MAX: usize = 18;
 
 impl<'a> Datum<'a> {
     /// Reads a cell as this type; `None`: it cannot be.
@@ -104,6 +106,11 @@ impl<'a> Datum<'a> {
                 return text_of(bytes).map(Datum::Text);
             }
             _ => {}
+        }
+        if *data_type == DataType::Int64
+            && let Some(number) = digits_of(&bytes)
+        {
+            return Some(Datum::Int(number));
         }
         let text = std::str::from_utf8(&bytes).ok()?.trim_ascii();
         match data_type {
@@ -187,6 +194,15 @@ fn text_of(bytes: Cow<'_, [u8]>) -> Option<Cow<'_, str>> {
     }
 }
 
+/// A whole number that is nothing but some digits, as most are; `None` if it may be another one.
+#[inline]
+fn digits_of(bytes: &[u8]) -> Option<i64> {
+    if !(1..=DIGITS_MAX).contains(&bytes.len()) || !bytes.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(bytes.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0')))
+}
+
 /// The texts that PostgreSQL reads as a boolean.
 fn truth_of(text: &str) -> Option<bool> {
     let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
@@ -207,4 +223,22 @@ fn decimal_of(text: &str, precision: u8, scale: i8) -> Option<i128> {
     };
     let rounded = (finer + 5 * finer.signum()) / 10;
     (rounded.unsigned_abs() < 10u128.pow(u32::from(precision))).then_some(rounded)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// A number has one value, whichever way it is read.
+        #[test]
+        fn digits_are_read_as_the_number_that_they_are(text in "[0-9]{1,20}|[-+ ]?[0-9]{0,3}[.a ]?") {
+            let read = digits_of(text.as_bytes());
+            prop_assert!(read.is_none() || read == Int64Type::parse(&text), "{text:?}: {read:?}");
+            let is_plain = text.len() <= DIGITS_MAX && text.bytes().all(|byte| byte.is_ascii_digit());
+            prop_assert_eq!(read.is_some(), is_plain && !text.is_empty());
+        }
+    }
 }

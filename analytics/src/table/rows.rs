@@ -30,8 +30,9 @@ const FIELDS_MAX: usize = 32;
 
 /// One of this many entries is measured for how far into it the wanted fields reach.
 const LOOK_EACH: u64 = 64;
-/// Bytes of an entry in which its key is, as a rule.
-const FRONT_BYTES: usize = 64;
+/// Bytes of an entry in which its key is, as a rule: those in the first line of the processor's cache, of which the
+/// allocation has four.
+const FRONT_BYTES: usize = 60;
 /// Bytes of a name that is remembered.
 const NAME_BYTES_MAX: usize = 256;
 
@@ -230,6 +231,11 @@ impl Rows {
             self.reach = self.reach.max(self.reach_of(entry));
         }
         self.taken += 1;
+        if self.slots.is_empty() && matches!(declaration.shape, Layout::Keys | Layout::Fields) {
+            // One row, of which nothing is wanted: it is only counted.
+            self.made.rows += 1;
+            return;
+        }
         let waits_its_turn = self.in_order && !self.later.is_empty();
         if is_short(declaration.shape, entry) && !waits_its_turn && !self.is_heavy() {
             self.add(entry, 0, usize::MAX);
@@ -509,6 +515,9 @@ pub(crate) fn with_cell<T>(
 
 /// Whether the rows of an entry are few enough to be made while a part of a view is read.
 fn is_short(layout: Layout, entry: &Entry) -> bool {
+    if layout != Layout::Documents && !entry.is_large() {
+        return true;
+    }
     match (layout, entry.value()) {
         (Layout::Documents, _) => false,
         (_, ValueRef::String(text) | ValueRef::Json(text)) => text.whole().is_some(),

@@ -100,11 +100,12 @@ impl<'p> Pacer<'p> {
         }
         if let Some(throttle) = &mut self.throttle {
             let (clock, clients) = (self.source.clock(), self.source.clients());
-            let now = clock.monotonic();
-            let rest = throttle.rest(clients, now);
+            let asked = clock.monotonic();
+            let rest = throttle.rest(clients, asked);
             if !rest.is_zero() {
                 self.progress.rest(rest);
-                throttle.go_on(clients, now, clock.monotonic());
+                let now = clock.monotonic();
+                throttle.go_on(clients, now.saturating_sub(asked), now);
             }
         }
         Ok(())

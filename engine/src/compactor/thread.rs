@@ -244,7 +244,8 @@ impl Compactor {
             let now = store.clock().monotonic();
             if now >= due {
                 if has_rested {
-                    state.throttle.go_on(clients, asked, now);
+                    // Without the rest it would have waited as well if it was too fast.
+                    state.throttle.go_on(clients, rest.min(now.saturating_sub(asked)), now);
                 }
                 break;
             }

@@ -20,7 +20,7 @@
 //! Latch order: by database, then by index of the segment; a split and a merge latch their two segments in
 //! that order and hold no other.
 
-use super::entry::{Entry, touch_all};
+use super::entry::{Entry, touch, touch_all};
 use super::hash::{END, KeyHash, LAST_POSITION};
 use super::latch::{AtomicI64, AtomicU64, AtomicUsize, Ordering, ReadLatch, WriteLatch};
 use super::readers::VIEWS;
@@ -204,6 +204,19 @@ impl Table {
     /// step, as taking one waits for the looks before it; it passes over whichever are not free, so their
     /// order does not matter.
     pub fn fetch(&self, hashes: impl Iterator<Item = KeyHash>) {
+        self.find_and_touch(hashes, |entries| touch_all(entries.iter().copied().flatten()));
+    }
+
+    /// As `fetch`, all lines of the entries as far as `reach`.
+    pub(crate) fn fetch_lines(&self, hashes: impl Iterator<Item = KeyHash>, reach: usize) {
+        self.find_and_touch(hashes, |entries| touch(entries.iter().copied().flatten(), reach));
+    }
+
+    fn find_and_touch(
+        &self,
+        hashes: impl Iterator<Item = KeyHash>,
+        touch: impl FnOnce(&[Option<&Entry>]),
+    ) {
         let cells: SmallVec<[_; 16]> = hashes.map(|hash| (self.cell(self.index_of(hash)), hash)).collect();
         let dues = cells.iter().map(|(cell, _)| cell.due.load(Ordering::Relaxed));
         std::hint::black_box(dues.fold(0, u64::wrapping_add));
@@ -211,7 +224,7 @@ impl Table {
             cells.into_iter().filter_map(|(cell, hash)| Some((cell.segment.try_read()?, hash))).collect();
         let entries: SmallVec<[Option<_>; 16]> =
             latched.iter().map(|(segment, hash)| segment.guess(*hash)).collect();
-        touch_all(entries.iter().copied().flatten());
+        touch(&entries);
     }
 
     /// Counts keys that have been made, less those that are gone, some of them in segment `index`; and of

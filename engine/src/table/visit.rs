@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::directory::{Table, depth_of, index_among};
-use super::entry::{Entry, touch};
+use super::entry::{Entry, REACH_MAX, touch, touch_fronts};
 use super::hash::{END, KeyHash, LAST_POSITION};
 use super::latch::Ordering;
 use super::pinned::Pinned;
@@ -34,8 +34,6 @@ const LIVE_ENTRIES: usize = 128;
 const LIVE_BYTES: usize = 256 << 10;
 /// Entries that are brought into the processor's cache side by side, before they are read.
 const FETCHED: usize = 64;
-/// Bytes of an entry that are fetched at most before it is read.
-pub const REACH_MAX: usize = 512;
 
 /// Who reads a part of a table.
 pub trait Visitor {
@@ -121,16 +119,16 @@ impl Table {
             let is_whole = from & rest == 0 && range.end == of_segment;
             let position = |entry: &Entry| KeyHash::of_stored(entry.key()).position();
             let sees =
-                |entry: &&Entry| entry.lsn() <= reader.cut && (is_whole || range.contains(&position(entry)));
-            // Their fronts side by side: that is where the `Lsn`s are.
-            touch(segment.iter(), 1);
+                |entry: &Entry| entry.lsn() <= reader.cut && (is_whole || range.contains(&position(entry)));
             let mut entries = Vec::with_capacity(segment.len());
-            for entry in segment.iter().filter(sees) {
-                // SAFETY: the view sees this entry, so a write that replaces it keeps it as it is, until the
-                // view has passed it or is closed. The latch was taken after the cut was settled, so no
-                // write is under way that does not know of the view.
-                entries.push(unsafe { Pinned::new(entry) });
-            }
+            // SAFETY: nobody changes an entry while the latch is held, and behind it only those are left that
+            // the view sees. A write that replaces one keeps it as it is, until the view has passed it or is
+            // closed. The latch was taken after the cut was settled, so no write is under way that does not
+            // know of the view.
+            entries.extend(segment.iter().map(|entry| unsafe { Pinned::new(entry) }));
+            // Their fronts side by side: that is where the `Lsn`s are.
+            touch_fronts(entries.iter().map(Pinned::entry));
+            entries.retain(|pinned| sees(pinned.entry()));
             return Part {
                 removed: segment.removed(),
                 entries,
@@ -261,7 +259,7 @@ impl Part {
         shuttle::thread::yield_now();
         let end = self.choose();
         visitor.part(self.range.start, end, self.removed);
-        let reach = visitor.reach().min(REACH_MAX);
+        let reach = visitor.reach();
         for entries in self.entries.chunks(FETCHED) {
             touch(entries.iter().map(Pinned::entry), reach);
             for pinned in entries {
@@ -300,7 +298,7 @@ impl Segment {
     /// the end of the range, or up to a position before which there are enough.
     fn visit<V: Visitor>(&self, range: Range<u64>, newest: Lsn, visitor: &mut V) -> u64 {
         // The fronts are looked at for every part of the segment, the rest for one of them.
-        touch(self.iter(), 1);
+        touch_fronts(self.iter());
         let seen = self.iter().filter(|entry| entry.lsn() <= newest);
         let placed = seen.map(|entry| (KeyHash::of_stored(entry.key()).position(), entry));
         let mut found: Vec<(u64, &Entry)> = placed.filter(|(at, _)| range.contains(at)).collect();
@@ -309,7 +307,7 @@ impl Segment {
         let end = end_of(&mut found, most, |(at, _)| *at).unwrap_or(range.end);
         visitor.part(range.start, end, self.removed());
         let read = found.iter().filter(|(at, _)| *at < end).map(|(_, entry)| *entry);
-        touch(read.clone(), visitor.reach().min(REACH_MAX));
+        touch(read.clone(), visitor.reach());
         read.for_each(|entry| visitor.visit(entry));
         end
     }

@@ -52,21 +52,23 @@ impl View {
     }
 
     /// Hands the entries of these keys as of the cut to `visit`, in their order, each with its place among
-    /// them; keys that were not there are passed over. For pinned views. Returns how many of them had been
-    /// changed since, and were kept. If it was cancelled, what was handed over counts for nothing.
+    /// them; keys that were not there are passed over. `reach` is how many bytes of each are read, about, as in
+    /// [`Visitor::reach`](crate::Visitor::reach). For pinned views. Returns how many of them had been changed
+    /// since, and were kept. If it was cancelled, what was handed over counts for nothing.
     ///
     /// `visit` is called under a latch: it must be quick, must not wait, and must not call the store.
     pub fn read_keys(
         &self,
         db: u8,
         keys: &[&[u8]],
+        reach: usize,
         mut visit: impl FnMut(usize, &Entry),
     ) -> Result<usize, Cancelled> {
         debug_assert!(self.opened.options.pinned, "only a pinned view keeps what was read");
         let (table, reader) = (self.table(db), self.opened.reader());
         let mut kept = 0;
         for (part, keys) in keys.chunks(KEYS_FETCHED).enumerate() {
-            table.fetch(keys.iter().map(|key| KeyHash::of(key)));
+            table.fetch_lines(keys.iter().map(|key| KeyHash::of(key)), reach);
             for (place, key) in keys.iter().enumerate() {
                 table.visit_key(key, reader, |entry, is_kept| {
                     kept += usize::from(is_kept);

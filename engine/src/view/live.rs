@@ -47,9 +47,9 @@ impl Live {
     }
 
     /// Hands the entries of these keys to `visit`, as `View::read_keys`.
-    pub fn read_keys(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, &Entry)) {
+    pub fn read_keys(&self, keys: &[&[u8]], reach: usize, mut visit: impl FnMut(usize, &Entry)) {
         for (part, keys) in keys.chunks(KEYS_FETCHED).enumerate() {
-            self.table.fetch(keys.iter().map(|key| KeyHash::of(key)));
+            self.table.fetch_lines(keys.iter().map(|key| KeyHash::of(key)), reach);
             for (place, key) in keys.iter().enumerate() {
                 self.table.visit_key_now(key, |entry| visit(part * KEYS_FETCHED + place, entry));
             }

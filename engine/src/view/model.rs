@@ -158,7 +158,7 @@ impl Store {
                 assert_eq!(pointers[at].value().as_integer(), Some(amount_in(entry) as i64));
                 (read, sum) = (read + 1, sum + amount_in(entry));
             };
-            view.read_keys(0, &keys, look).unwrap();
+            view.read_keys(0, &keys, 64, look).unwrap();
             assert_eq!(read, keys.len());
         }
     }

@@ -546,11 +546,21 @@ pub fn touch_all<'e>(entries: impl Iterator<Item = &'e Entry>) {
     std::hint::black_box(entries.map(Entry::touch).fold(0, usize::wrapping_add));
 }
 
+/// Brings the fronts of entries into the processor's cache: loads that do not wait for each other, with as
+/// little between them as can be, so that many are under way.
+#[inline]
+pub(crate) fn touch_fronts<'e>(entries: impl Iterator<Item = &'e Entry>) {
+    std::hint::black_box(entries.map(|entry| entry.body.block().len()).fold(0, usize::wrapping_add));
+}
+
+/// Bytes of an entry that are fetched at most before it is read.
+pub(crate) const REACH_MAX: usize = 512;
+
 /// The same for all lines, from the fronts of the allocations on as far as `reach`, for a thread about to
-/// read what is there.
+/// read what is there; of long entries up to [`REACH_MAX`].
 #[inline]
 pub fn touch<'e>(entries: impl Iterator<Item = &'e Entry>, reach: usize) {
-    let lines = |entry: &Entry| entry.body.block().lines(reach);
+    let lines = |entry: &Entry| entry.body.block().lines(reach.min(REACH_MAX));
     std::hint::black_box(entries.map(lines).fold(0, usize::wrapping_add));
 }
 

@@ -94,7 +94,7 @@ fn is_fresh(engine: &Engine, acknowledged: &AtomicU64) -> Result<bool> {
     let least = acknowledged.load(Ordering::Acquire);
     let view = open_view(engine, ViewOptions::pinned("lab"))?;
     let mut seen = 0;
-    let read = view.read_keys(0, &[KEY], |_, entry| {
+    let read = view.read_keys(0, &[KEY], usize::MAX, |_, entry| {
         let ValueRef::Hash(hash) = entry.value() else { return };
         let number = hash.get(FIELD).and_then(|bytes| std::str::from_utf8(bytes).ok()?.parse().ok());
         seen = number.unwrap_or(0);

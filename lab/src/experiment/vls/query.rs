@@ -12,6 +12,8 @@ use crate::error::{IoContext, LabError, Result};
 
 /// Pointers of an index that are followed in a part: about as many records as a part of a full scan has.
 const POINTERS_AT_ONCE: usize = 128;
+/// Bytes from the front of an entry in which its key is.
+const FRONT_BYTES: usize = 60;
 /// The interval between two checks of a child process.
 const LOOK: Duration = Duration::from_micros(200);
 
@@ -64,7 +66,7 @@ impl Query {
                     let pointers =
                         view.next_pointers(&mut scan, POINTERS_AT_ONCE).map_err(LabError::refused)?;
                     let keys: Vec<&[u8]> = pointers.iter().map(|pointer| pointer.key()).collect();
-                    let read = view.read_keys(0, &keys, |_, entry| counted.look(entry));
+                    let read = view.read_keys(0, &keys, FRONT_BYTES, |_, entry| counted.look(entry));
                     read.map_err(LabError::refused)?;
                     Ok(!pointers.is_empty())
                 })
@@ -80,7 +82,7 @@ impl Query {
                 Box::new(move |counted| {
                     let pointers = live.next_pointers(&mut scan, POINTERS_AT_ONCE);
                     let keys: Vec<&[u8]> = pointers.iter().map(|pointer| pointer.key()).collect();
-                    live.read_keys(&keys, |_, entry| counted.look(entry));
+                    live.read_keys(&keys, FRONT_BYTES, |_, entry| counted.look(entry));
                     Ok(!pointers.is_empty())
                 })
             }
