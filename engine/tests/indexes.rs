@@ -307,7 +307,9 @@ impl Reading {
         let mut keys: Vec<&[u8]> = pointers.iter().map(|pointer| pointer.key()).collect();
         keys.insert(0, b"key:missing");
         let mut read = Vec::new();
-        self.view.read_keys(self.db, &keys, usize::MAX, |at, entry| read.push((at, describe(entry)))).unwrap();
+        self.view
+            .read_keys(self.db, &keys, usize::MAX, |at, entry| read.push((at, describe(entry))))
+            .unwrap();
         assert_eq!(read.len() + 1, keys.len(), "each was there");
         for (at, described) in read {
             assert_eq!(Some(&described), self.copy.get(&(self.db, keys[at].to_vec())));

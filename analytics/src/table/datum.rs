@@ -187,6 +187,11 @@ impl<'a> Datum<'a> {
     }
 }
 
+/// The number of which these bytes are the order, if they are that of a whole number.
+pub(crate) fn number_of_order(order: &[u8]) -> Option<i64> {
+    Some((u64::from_be_bytes(order.try_into().ok()?) ^ SIGN) as i64)
+}
+
 fn text_of(bytes: Cow<'_, [u8]>) -> Option<Cow<'_, str>> {
     match bytes {
         Cow::Borrowed(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
@@ -196,11 +201,13 @@ fn text_of(bytes: Cow<'_, [u8]>) -> Option<Cow<'_, str>> {
 
 /// A whole number that is nothing but some digits, as most are; `None` if it may be another one.
 #[inline]
-fn digits_of(bytes: &[u8]) -> Option<i64> {
-    if !(1..=DIGITS_MAX).contains(&bytes.len()) || !bytes.iter().all(u8::is_ascii_digit) {
+pub(crate) fn digits_of(bytes: &[u8]) -> Option<i64> {
+    let zeros = bytes.iter().take_while(|byte| **byte == b'0').count();
+    let digits = &bytes[zeros..];
+    if bytes.is_empty() || digits.len() > DIGITS_MAX || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    Some(bytes.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0')))
+    Some(digits.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0')))
 }
 
 /// The texts that PostgreSQL reads as a boolean.
@@ -234,10 +241,14 @@ mod tests {
     proptest! {
         /// A number has one value, whichever way it is read.
         #[test]
-        fn digits_are_read_as_the_number_that_they_are(text in "[0-9]{1,20}|[-+ ]?[0-9]{0,3}[.a ]?") {
+        fn digits_are_read_as_the_number_that_they_are(
+            text in "[0-9]{1,20}|0{0,30}[0-9]{0,20}|[-+ ]?[0-9]{0,3}[.a ]?",
+        ) {
             let read = digits_of(text.as_bytes());
             prop_assert!(read.is_none() || read == Int64Type::parse(&text), "{text:?}: {read:?}");
-            let is_plain = text.len() <= DIGITS_MAX && text.bytes().all(|byte| byte.is_ascii_digit());
+            let digits = text.trim_start_matches('0');
+            let are_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
+            let is_plain = digits.len() <= DIGITS_MAX && are_digits;
             prop_assert_eq!(read.is_some(), is_plain && !text.is_empty());
         }
     }

@@ -1,6 +1,8 @@
 //! Ranges of the values of a column, and whether NULL is among them.
 
-use crate::table::datum::Datum;
+use std::ops::RangeInclusive;
+
+use crate::table::datum::{Datum, number_of_order};
 
 /// A place between values: before one, or after it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,6 +140,25 @@ impl Ranges {
         })
     }
 
+    /// The same for whole numbers. REQUIRES: they are ranges of such.
+    pub(crate) fn numbers(&self) -> Vec<RangeInclusive<i64>> {
+        let numbers = |range: &Range| {
+            let from = match number_of_order(&range.from.value) {
+                // Before all values.
+                None => i64::MIN,
+                Some(from) if range.from.behind => from.checked_add(1)?,
+                Some(from) => from,
+            };
+            let to = match &range.to {
+                None => i64::MAX,
+                Some(to) if to.behind => number_of_order(&to.value)?,
+                Some(to) => number_of_order(&to.value)?.checked_sub(1)?,
+            };
+            Some(from..=to)
+        };
+        self.ranges.iter().filter_map(numbers).collect()
+    }
+
     /// The values in one of them, or in both.
     pub(crate) fn or(self, other: Ranges) -> Ranges {
         let mut ranges = self.ranges;
@@ -204,6 +225,14 @@ mod tests {
         })
     }
 
+    fn any_number() -> impl Strategy<Value = i64> {
+        prop_oneof![-3i64..3, i64::MIN..i64::MIN + 3, i64::MAX - 2..=i64::MAX]
+    }
+
+    fn any_edge_of_numbers() -> impl Strategy<Value = (i64, bool)> {
+        (any_number(), any::<bool>())
+    }
+
     fn within(ranges: &Ranges, value: &[u8]) -> bool {
         ranges.contain(&Datum::Bytes(Cow::Borrowed(value)))
     }
@@ -239,6 +268,27 @@ mod tests {
             for value in &values {
                 prop_assert!(within(&ranges, value));
             }
+        }
+
+        #[test]
+        fn ranges_of_numbers_contain_the_same_as_numbers_and_as_bytes(
+            edges in proptest::collection::vec((any_edge_of_numbers(), any_edge_of_numbers()), 0..4),
+            inverted: bool,
+            number in any_number(),
+        ) {
+            let edge = |(number, behind): (i64, bool)| {
+                let value = Datum::Int(number).in_order(<[u8]>::to_vec).expect("it is not NULL");
+                Some(Edge { value, behind })
+            };
+            let mut ranges = Ranges::any_of(Vec::new());
+            for (from, to) in edges {
+                ranges = ranges.or(Ranges::between(edge(from), edge(to)));
+            }
+            if inverted {
+                ranges = ranges.not();
+            }
+            let among_numbers = ranges.numbers().iter().any(|range| range.contains(&number));
+            prop_assert_eq!(among_numbers, ranges.contain(&Datum::Int(number)));
         }
 
         #[test]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -14,7 +15,7 @@ use tarn_engine::value::{HashRef, ValueRef, is_same};
 
 use crate::table::cells::Column;
 use crate::table::condition::Condition;
-use crate::table::datum::{Cell, Datum};
+use crate::table::datum::{Cell, Datum, digits_of};
 use crate::table::declaration::{Declaration, Layout, Source, Step};
 use crate::table::hash_row;
 use crate::table::ranges::Ranges;
@@ -30,9 +31,11 @@ const FIELDS_MAX: usize = 32;
 
 /// One of this many entries is measured for how far into it the wanted fields reach.
 const LOOK_EACH: u64 = 64;
-/// Bytes of an entry in which its key is, as a rule: those in the first line of the processor's cache, of which the
-/// allocation has four.
+/// Bytes of an entry in which its key is, as a rule: those in the first line of the processor's cache, of
+/// which the allocation has four.
 const FRONT_BYTES: usize = 60;
+/// So many ranges of numbers are looked at one by one.
+const RANGES_FEW: usize = 4;
 /// Bytes of a name that is remembered.
 const NAME_BYTES_MAX: usize = 256;
 
@@ -84,8 +87,7 @@ struct Slot {
 /// Rows that are made.
 struct Made {
     columns: Vec<Column>,
-    /// The conditions, by slot.
-    conditions: Vec<(usize, Ranges)>,
+    conditions: Vec<SlotCondition>,
     rows: usize,
     /// Bytes of texts in them.
     bytes: usize,
@@ -96,43 +98,77 @@ struct Made {
     refused: Option<Unreadable>,
 }
 
+/// A condition on what a slot shows.
+struct SlotCondition {
+    slot: usize,
+    ranges: Ranges,
+    /// The same, if it is a column of `BIGINT` and they are few.
+    numbers: Option<Vec<RangeInclusive<i64>>>,
+}
+
+/// The bytes that a hash has in a field, if it has that field.
+type Field<'e> = Option<&'e [u8]>;
+
 impl Made {
     /// Makes a row of what the slots show, unless a condition does not hold.
     #[inline]
     fn row<'e>(&mut self, slots: &[Slot], entry: &Entry, cell: impl Fn(usize) -> Cell<'e>) {
-        self.row_beside(slots, entry, &[], cell);
+        self.row_of_fields(slots, entry, |_| None, cell);
     }
 
-    /// The same where the bytes of the first slots, as many as `found`, may be at hand.
+    /// The same where slots may show fields, which are read without a cell where that is possible.
     #[inline]
-    fn row_beside<'e>(
+    fn row_of_fields<'e>(
         &mut self,
         slots: &[Slot],
         entry: &Entry,
-        found: &[Option<&'e [u8]>],
+        field: impl Fn(usize) -> Option<Field<'e>>,
         cell: impl Fn(usize) -> Cell<'e>,
     ) {
         for at in 0..self.conditions.len() {
-            let (slot, _) = self.conditions[at];
+            let SlotCondition { slot, numbers, .. } = &self.conditions[at];
+            let slot = *slot;
+            if let (Some(numbers), Some(Some(bytes))) = (numbers, field(slot))
+                && let Some(number) = digits_of(bytes)
+            {
+                if numbers.iter().any(|range| range.contains(&number)) {
+                    continue;
+                }
+                return;
+            }
             let datum = self.read(&slots[slot], cell(slot), entry);
-            if !self.conditions[at].1.contain(&datum) {
+            if !self.conditions[at].ranges.contain(&datum) {
                 return;
             }
         }
         self.rows += 1;
         for (slot, at) in slots.iter().zip(0..self.columns.len()) {
-            // The common case is direct; but an error names the key.
-            if let (Column::Text(column), Some(Some(bytes))) = (&mut self.columns[at], found.get(at))
-                && !self.strict
-            {
-                self.bytes += bytes.len();
-                column.append_value(bytes);
+            if field(at).is_some_and(|field| self.push_field(at, field)) {
                 continue;
             }
             let datum = self.read(slot, cell(at), entry);
             self.bytes += datum.bytes();
             self.columns[at].push(&datum);
         }
+    }
+
+    /// Adds a field to a column if nothing can be wrong with it, or nobody is told what is: an error names
+    /// the key.
+    #[inline]
+    fn push_field(&mut self, at: usize, field: Field<'_>) -> bool {
+        match (&mut self.columns[at], field) {
+            (column, None) => column.push(&Datum::Null),
+            (Column::Text(column), Some(bytes)) if !self.strict => {
+                self.bytes += bytes.len();
+                column.append_value(bytes);
+            }
+            (Column::Int64(column), Some(bytes)) => match digits_of(bytes) {
+                Some(number) => column.append_value(number),
+                None => return false,
+            },
+            _ => return false,
+        }
+        true
     }
 
     #[inline]
@@ -174,7 +210,15 @@ impl Rows {
                 looked_at.len() - 1
             })
         };
-        let conditions = conditions.iter().map(|it| (slot_of(it.column), it.ranges.clone())).collect();
+        let condition = |it: &Condition| SlotCondition {
+            slot: slot_of(it.column),
+            numbers: match declaration.schema.field(it.column).data_type() {
+                DataType::Int64 if it.ranges.ranges().len() <= RANGES_FEW => Some(it.ranges.numbers()),
+                _ => None,
+            },
+            ranges: it.ranges.clone(),
+        };
+        let conditions = conditions.iter().map(condition).collect();
         let slot = |at: &usize| {
             let field = declaration.schema.field(*at);
             let source = declaration.sources[*at].clone();
@@ -369,10 +413,14 @@ impl Rows {
     }
 
     fn add_hash(&mut self, entry: &Entry) {
-        let ValueRef::Hash(hash) = entry.value() else { return };
+        let Some(hash) = entry.hash() else { return };
         if self.looks_up(hash) {
             let (slots, declaration) = (&self.slots, &self.declaration);
-            return self.made.row(slots, entry, |at| match &slots[at].source {
+            let field = |at: usize| match &slots[at].source {
+                Source::Field(name) => Some(hash.get(name)),
+                _ => None,
+            };
+            return self.made.row_of_fields(slots, entry, field, |at| match &slots[at].source {
                 Source::Field(name) => hash.get(name).map_or(Cell::Null, bytes),
                 source => other_cell(declaration, source, entry),
             });
@@ -393,7 +441,8 @@ impl Rows {
             });
         }
         let (slots, declaration) = (&self.slots, &self.declaration);
-        self.made.row_beside(slots, entry, &found[..slots.len()], |at| match &slots[at].source {
+        let field = |at: usize| matches!(slots[at].source, Source::Field(_)).then_some(found[at]);
+        self.made.row_of_fields(slots, entry, field, |at| match &slots[at].source {
             Source::Field(_) => found[at].map_or(Cell::Null, bytes),
             source => other_cell(declaration, source, entry),
         });

@@ -212,11 +212,7 @@ impl Table {
         self.find_and_touch(hashes, |entries| touch(entries.iter().copied().flatten(), reach));
     }
 
-    fn find_and_touch(
-        &self,
-        hashes: impl Iterator<Item = KeyHash>,
-        touch: impl FnOnce(&[Option<&Entry>]),
-    ) {
+    fn find_and_touch(&self, hashes: impl Iterator<Item = KeyHash>, touch: impl FnOnce(&[Option<&Entry>])) {
         let cells: SmallVec<[_; 16]> = hashes.map(|hash| (self.cell(self.index_of(hash)), hash)).collect();
         let dues = cells.iter().map(|(cell, _)| cell.due.load(Ordering::Relaxed));
         std::hint::black_box(dues.fold(0, u64::wrapping_add));

@@ -121,11 +121,13 @@ impl Table {
             let sees =
                 |entry: &Entry| entry.lsn() <= reader.cut && (is_whole || range.contains(&position(entry)));
             let mut entries = Vec::with_capacity(segment.len());
-            // SAFETY: nobody changes an entry while the latch is held, and behind it only those are left that
-            // the view sees. A write that replaces one keeps it as it is, until the view has passed it or is
-            // closed. The latch was taken after the cut was settled, so no write is under way that does not
-            // know of the view.
-            entries.extend(segment.iter().map(|entry| unsafe { Pinned::new(entry) }));
+            // Behind the latch only those are left that the view sees. A write that replaces one keeps it as
+            // it is, until the view has passed it or is closed. The latch was taken after the cut was
+            // settled, so no write is under way that does not know of the view.
+            for entry in segment.iter() {
+                // SAFETY: nobody changes an entry while the latch is held, and then as above.
+                entries.push(unsafe { Pinned::new(entry) });
+            }
             // Their fronts side by side: that is where the `Lsn`s are.
             touch_fronts(entries.iter().map(Pinned::entry));
             entries.retain(|pinned| sees(pinned.entry()));

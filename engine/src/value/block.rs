@@ -253,7 +253,7 @@ impl Block {
     }
 
     /// The same where the payload may be anything; the elements are not looked at.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn checked_elements(&self) -> Option<(Layout, usize, &[u8])> {
         let (wide, payload) = (layout_of(self.kind()), self.payload());
         if !self.is_narrow() {

@@ -271,6 +271,20 @@ impl Body {
         }
     }
 
+    /// The value, if it is a hash: for who reads millions, without a way through memory.
+    #[inline]
+    pub(crate) fn hash(&self) -> Option<HashRef<'_>> {
+        let block = self.block();
+        if block.kind() != Kind::Hash {
+            return None;
+        }
+        match self.nodes() {
+            None => Some(HashRef { form: packed_form(block) }),
+            Some(Nodes::Hash(tree)) => Some(HashRef { form: Form::Tree(tree) }),
+            Some(_) => None,
+        }
+    }
+
     /// Gives a field a value; the `Lsn` that it had.
     pub(crate) fn hash_put(&mut self, field: &[u8], value: &[u8], lsn: Lsn) -> Option<Lsn> {
         let (block, nodes) = self.parts_mut();

@@ -107,6 +107,7 @@ pub(crate) const ZSET: Layout = Layout::wide(LSN_BYTES + SCORE_BYTES, false);
 pub(crate) const RANKED: Layout = Layout::wide(SCORE_BYTES, false);
 
 /// The layout of packed elements; that of a list for strings and documents, which have none.
+#[inline]
 pub(crate) const fn layout_of(kind: Kind) -> Layout {
     match kind {
         Kind::String | Kind::List | Kind::Json => LIST,

@@ -52,9 +52,9 @@ impl View {
     }
 
     /// Hands the entries of these keys as of the cut to `visit`, in their order, each with its place among
-    /// them; keys that were not there are passed over. `reach` is how many bytes of each are read, about, as in
-    /// [`Visitor::reach`](crate::Visitor::reach). For pinned views. Returns how many of them had been changed
-    /// since, and were kept. If it was cancelled, what was handed over counts for nothing.
+    /// them; keys that were not there are passed over. `reach` is how many bytes of each are read, about, as
+    /// in [`Visitor::reach`](crate::Visitor::reach). For pinned views. Returns how many of them had been
+    /// changed since, and were kept. If it was cancelled, what was handed over counts for nothing.
     ///
     /// `visit` is called under a latch: it must be quick, must not wait, and must not call the store.
     pub fn read_keys(

@@ -20,7 +20,7 @@ use crate::record::{BYTES_MAX, Change, Kind, Lsn, Made, Side, UnixMs};
 use crate::value::block::Header;
 use crate::value::body::Body;
 use crate::value::stored::{NotStored, Stored};
-use crate::value::{Garbage, ValueRef, left, limits};
+use crate::value::{Garbage, HashRef, ValueRef, left, limits};
 
 /// The result of a change to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,6 +220,12 @@ impl Entry {
     #[inline]
     pub fn value(&self) -> ValueRef<'_> {
         self.body.value()
+    }
+
+    /// The value, if it is a hash.
+    #[inline]
+    pub fn hash(&self) -> Option<HashRef<'_>> {
+        self.body.hash()
     }
 
     /// How many elements a collection has; 0 for what is none.
