@@ -24,7 +24,8 @@ use crate::table::ranges::Ranges;
 pub(crate) const BATCH_ROWS: usize = 8192;
 /// Bytes of a batch, about: of large values there are fewer rows.
 const BATCH_BYTES: usize = 8 << 20;
-/// Of longer collections no row is made while a part of a view is read.
+/// Of longer collections no row is made while a part of a view is read, unless they are in one allocation,
+/// which bounds them.
 const ELEMENTS_IN_PART: usize = 64;
 /// Fields of a hash that are found in one pass through it.
 const FIELDS_MAX: usize = 32;
@@ -116,7 +117,8 @@ impl Made {
         self.row_of_fields(slots, entry, |_| None, cell);
     }
 
-    /// The same where slots may show fields, which are read without a cell where that is possible.
+    /// The same where slots may show fields, which are read without a cell where that is possible; `cell` is
+    /// asked for the others.
     #[inline]
     fn row_of_fields<'e>(
         &mut self,
@@ -128,7 +130,8 @@ impl Made {
         for at in 0..self.conditions.len() {
             let SlotCondition { slot, numbers, .. } = &self.conditions[at];
             let slot = *slot;
-            if let (Some(numbers), Some(Some(bytes))) = (numbers, field(slot))
+            let found = field(slot);
+            if let (Some(numbers), Some(Some(bytes))) = (numbers, found)
                 && let Some(number) = digits_of(bytes)
             {
                 if numbers.iter().any(|range| range.contains(&number)) {
@@ -136,17 +139,18 @@ impl Made {
                 }
                 return;
             }
-            let datum = self.read(&slots[slot], cell(slot), entry);
+            let datum = self.read(&slots[slot], found.map_or_else(|| cell(slot), field_cell), entry);
             if !self.conditions[at].ranges.contain(&datum) {
                 return;
             }
         }
         self.rows += 1;
         for (slot, at) in slots.iter().zip(0..self.columns.len()) {
-            if field(at).is_some_and(|field| self.push_field(at, field)) {
+            let found = field(at);
+            if found.is_some_and(|field| self.push_field(at, field)) {
                 continue;
             }
-            let datum = self.read(slot, cell(at), entry);
+            let datum = self.read(slot, found.map_or_else(|| cell(at), field_cell), entry);
             self.bytes += datum.bytes();
             self.columns[at].push(&datum);
         }
@@ -256,9 +260,10 @@ impl Rows {
         }
     }
 
-    /// The rows are to come in the order of their entries.
+    /// The rows are to come in the order of their entries. Those are found one by one, and may be few: until
+    /// one has been measured, all lines of an entry are wanted.
     pub(crate) fn in_order(self) -> Rows {
-        Rows { in_order: true, ..self }
+        Rows { in_order: true, reach: usize::MAX, ..self }
     }
 
     /// Takes an entry. Quick, and waits for nothing: to be called while a part of a view is read.
@@ -272,7 +277,8 @@ impl Rows {
             return;
         }
         if self.taken.is_multiple_of(LOOK_EACH) {
-            self.reach = self.reach.max(self.reach_of(entry));
+            let least = if self.taken == 0 { FRONT_BYTES } else { self.reach };
+            self.reach = self.reach_of(entry).max(least);
         }
         self.taken += 1;
         if self.slots.is_empty() && matches!(declaration.shape, Layout::Keys | Layout::Fields) {
@@ -420,10 +426,8 @@ impl Rows {
                 Source::Field(name) => Some(hash.get(name)),
                 _ => None,
             };
-            return self.made.row_of_fields(slots, entry, field, |at| match &slots[at].source {
-                Source::Field(name) => hash.get(name).map_or(Cell::Null, bytes),
-                source => other_cell(declaration, source, entry),
-            });
+            let other = |at: usize| other_cell(declaration, &slots[at].source, entry);
+            return self.made.row_of_fields(slots, entry, field, other);
         }
         let mut found: [Option<&[u8]>; FIELDS_MAX] = [None; FIELDS_MAX];
         if !self.fields.is_empty() {
@@ -442,10 +446,8 @@ impl Rows {
         }
         let (slots, declaration) = (&self.slots, &self.declaration);
         let field = |at: usize| matches!(slots[at].source, Source::Field(_)).then_some(found[at]);
-        self.made.row_of_fields(slots, entry, field, |at| match &slots[at].source {
-            Source::Field(_) => found[at].map_or(Cell::Null, bytes),
-            source => other_cell(declaration, source, entry),
-        });
+        let other = |at: usize| other_cell(declaration, &slots[at].source, entry);
+        self.made.row_of_fields(slots, entry, field, other);
     }
 
     fn add_document(&mut self, entry: &Entry) {
@@ -520,6 +522,11 @@ fn bytes(bytes: &[u8]) -> Cell<'_> {
 #[inline]
 fn key_cell<'e>(declaration: &Declaration, entry: &'e Entry) -> Cell<'e> {
     bytes(declaration.pattern.varying(entry.key()).unwrap_or_default())
+}
+
+/// A cell that shows a field.
+fn field_cell(field: Field<'_>) -> Cell<'_> {
+    field.map_or(Cell::Null, bytes)
 }
 
 /// A cell that shows the key, or its whole value.

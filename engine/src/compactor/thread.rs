@@ -238,14 +238,14 @@ impl Compactor {
         } else {
             Duration::ZERO
         };
+        let due_by_rate = due.max(asked);
         due = due.max(asked + rest);
         let mut has_rested = false;
         while !self.gives_up() {
             let now = store.clock().monotonic();
             if now >= due {
                 if has_rested {
-                    // Without the rest it would have waited as well if it was too fast.
-                    state.throttle.go_on(clients, rest.min(now.saturating_sub(asked)), now);
+                    state.throttle.go_on(clients, now.saturating_sub(due_by_rate), now);
                 }
                 break;
             }

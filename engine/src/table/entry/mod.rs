@@ -563,7 +563,7 @@ pub(crate) fn touch_fronts<'e>(entries: impl Iterator<Item = &'e Entry>) {
 pub(crate) const REACH_MAX: usize = 512;
 
 /// The same for all lines, from the fronts of the allocations on as far as `reach`, for a thread about to
-/// read what is there; of long entries up to [`REACH_MAX`].
+/// read what is there; of long entries up to `REACH_MAX`.
 #[inline]
 pub fn touch<'e>(entries: impl Iterator<Item = &'e Entry>, reach: usize) {
     let lines = |entry: &Entry| entry.body.block().lines(reach.min(REACH_MAX));
