@@ -245,7 +245,8 @@ impl Compactor {
             let now = store.clock().monotonic();
             if now >= due {
                 if has_rested {
-                    state.throttle.go_on(clients, now.saturating_sub(due_by_rate), now);
+                    let rested = now.saturating_sub(due_by_rate).min(rest);
+                    state.throttle.go_on(clients, rested, now);
                 }
                 break;
             }
