@@ -89,6 +89,7 @@ fn a_view_has_what_the_store_had_when_it_was_opened_whatever_clients_do() {
     let server = Server::start(&["--threads", "1", "--databases", "4"]);
     let mut client = server.connect();
     let mut rng = SmallRng::seed_from_u64(seed);
+    let (mut opened, mut closed_early) = (0, 0);
     for history in 0..histories {
         let about = format!("TARN_VIEWS_SEED={seed}, history {history}");
         client.whole("FLUSHALL");
@@ -96,7 +97,6 @@ fn a_view_has_what_the_store_had_when_it_was_opened_whatever_clients_do() {
         large().iter().for_each(|command| _ = client.whole(command));
         let views_max = rng.random_range(1..=8);
         let mut views: Vec<Watched> = Vec::new();
-        let (mut opened, mut closed_early) = (0, 0);
         for step in 0..600 {
             match rng.random_range(0..20) {
                 0 if views.len() < views_max => {
@@ -120,7 +120,8 @@ fn a_view_has_what_the_store_had_when_it_was_opened_whatever_clients_do() {
         for mut view in views.drain(..) {
             while view.read_on(&about) && !view.pinned {}
         }
-        assert!(opened > closed_early, "{about}: some were read to the end");
         server.assert_nothing_kept();
     }
+    // Of one history, with one view at a time, all may be closed early.
+    assert!(opened > closed_early, "TARN_VIEWS_SEED={seed}: some were read to the end");
 }
