@@ -271,7 +271,7 @@ impl Body {
         }
     }
 
-    /// The value, if it is a hash: for who reads millions, without a way through memory.
+    /// The value, if it is a hash. Less to hand on than `value`: the compiler keeps it in registers.
     #[inline]
     pub(crate) fn hash(&self) -> Option<HashRef<'_>> {
         let block = self.block();
