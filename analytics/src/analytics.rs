@@ -36,6 +36,7 @@ use crate::statement::activity;
 use crate::statement::instant::Bits;
 use crate::statement::query::Queries;
 use crate::statement::store::StoreHandle;
+use crate::statement::turns::Turns;
 use crate::table::declaration::Shape;
 use crate::table::rows::BATCH_ROWS;
 
@@ -67,6 +68,8 @@ pub struct Analytics {
     pub(crate) declared: Arc<DeclaredTables>,
     /// The bits of views that statements share.
     pub(crate) bits: Arc<Bits>,
+    /// The turns of scans beside clients that wait.
+    pub(crate) turns: Arc<Turns>,
     /// The statements that run.
     pub(crate) queries: Arc<Queries>,
     /// The threads that plan and run them.
@@ -141,6 +144,7 @@ impl Analytics {
             state: bounded(context.state(), options.memory_bytes)?,
             declared,
             bits: Arc::default(),
+            turns: Arc::default(),
             queries,
             compute,
             connections: Arc::default(),

@@ -220,6 +220,17 @@ impl Engine {
         self.store.clients()
     }
 
+    /// A worker's turn that ends now waited so long for what other threads had.
+    pub fn note_wait(&self, waited: Duration) {
+        self.clients().note(waited, || self.store.clock().monotonic());
+    }
+
+    /// Whether clients waited within the last second for longer than the target: background work then uses
+    /// as little of the machine as it can.
+    pub fn clients_wait(&self) -> bool {
+        self.clients().were_slow(self.store.clock().monotonic())
+    }
+
     /// The size of the remsets, counted by a look at every segment.
     pub fn remset_size(&self, db: u8) -> RemsetSize {
         self.store.remset_size(db)

@@ -9,8 +9,8 @@
 //! Each checkpoint at the quiet pace, each compaction and each index that is built has a throttle. Behind
 //! each part of the work the throttle looks whether a turn of a worker waited for longer than the target
 //! since it looked last. If one did, the thread rests longer behind each part from then on; while none does,
-//! it rests less and less, and at last not at all. Queries only give way between parts: a client waits for
-//! them.
+//! it rests less and less, and at last not at all. Queries do not rest, as a client waits for them: they give
+//! way between parts, and use more than one thread only while clients do not wait.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +43,8 @@ pub struct ClientLatency {
     /// Nanoseconds; 0: nothing is slow.
     target_ns: AtomicU64,
     slow_turns: AtomicU64,
+    /// When the last of them ended, in milliseconds of the store's clock; 0: there was none.
+    slow_ms: AtomicU64,
     disk_waits: AtomicU64,
     rested_us: AtomicU64,
 }
@@ -52,6 +54,7 @@ impl Default for ClientLatency {
         ClientLatency {
             target_ns: 500_000.into(),
             slow_turns: 0.into(),
+            slow_ms: 0.into(),
             disk_waits: 0.into(),
             rested_us: 0.into(),
         }
@@ -69,12 +72,19 @@ impl ClientLatency {
         self.target_ns.load(Ordering::Relaxed) > 0
     }
 
-    /// A worker's turn waited so long for what other threads had.
-    pub fn note(&self, waited: Duration) {
+    /// A worker's turn waited so long for what other threads had, and ended `now`.
+    pub(crate) fn note(&self, waited: Duration, now: impl FnOnce() -> Duration) {
         let target = self.target_ns.load(Ordering::Relaxed);
         if target > 0 && waited.as_nanos() > u128::from(target) {
+            self.slow_ms.store(millis(now()).max(1), Ordering::Relaxed);
             self.slow_turns.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Whether a turn was slow less than a second before `now`.
+    pub(crate) fn were_slow(&self, now: Duration) -> bool {
+        let last = self.slow_ms.load(Ordering::Relaxed);
+        last > 0 && millis(now) < last + millis(CALM)
     }
 
     /// Clients waited for the disk, or for room in the log.
@@ -91,6 +101,10 @@ impl ClientLatency {
     pub fn rested(&self) -> Duration {
         Duration::from_micros(self.rested_us.load(Ordering::Relaxed))
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The throttle of one piece of background work.
@@ -195,7 +209,7 @@ mod tests {
         while *now < until {
             (*now, worked) = (*now + PART, worked + PART);
             while next <= *now {
-                clients.note(Duration::from_millis(1));
+                clients.note(Duration::from_millis(1), || next);
                 next += slow;
             }
             let rest = throttle.rest(clients, *now);
@@ -240,17 +254,27 @@ mod tests {
     #[test]
     fn a_turn_is_slow_if_it_waited_for_longer_than_the_target() {
         let clients = ClientLatency::default();
-        clients.note(Duration::from_micros(500));
+        clients.note(Duration::from_micros(500), || SECOND);
         assert_eq!(clients.slow_turns(), 0);
-        clients.note(Duration::from_micros(501));
+        clients.note(Duration::from_micros(501), || SECOND);
         clients.set_target(Duration::from_micros(100));
-        clients.note(Duration::from_micros(101));
+        clients.note(Duration::from_micros(101), || SECOND);
         assert_eq!(clients.slow_turns(), 2);
         clients.set_target(Duration::ZERO);
-        clients.note(Duration::MAX);
+        clients.note(Duration::MAX, || SECOND);
         assert_eq!(clients.slow_turns(), 2);
         let mut throttle = Throttle::new(Duration::ZERO);
         assert_eq!(throttle.rest(&clients, 10 * WORK), Duration::ZERO, "nobody rests without a target");
+    }
+
+    #[test]
+    fn clients_wait_until_a_second_behind_the_last_slow_turn() {
+        let clients = ClientLatency::default();
+        assert!(!clients.were_slow(Duration::ZERO));
+        clients.note(Duration::from_micros(501), || Duration::from_millis(200));
+        clients.note(Duration::from_micros(499), || Duration::from_millis(700));
+        assert!(clients.were_slow(Duration::from_millis(1199)));
+        assert!(!clients.were_slow(Duration::from_millis(1200)));
     }
 
     #[test]

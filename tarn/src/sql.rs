@@ -86,7 +86,7 @@ impl Sql {
         let options = AnalyticsOptions {
             databases: config.databases,
             memory_bytes: config.analytics_max_memory_bytes,
-            threads: config.analytics_threads,
+            threads: config.analytics_threads(),
             directory: Some(config.dir.clone()),
             export_directory,
         };

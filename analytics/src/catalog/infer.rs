@@ -86,7 +86,7 @@ impl TableProvider for Proposed {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let engine = self.store.engine().ok_or(QueryError::Loading)?;
-        let ScanContext { instant, query } = &*ScanContext::of(state)?;
+        let ScanContext { instant, query, .. } = &*ScanContext::of(state)?;
         let sampler = Sampler {
             engine,
             planned: Arc::new(instant.plan(self.database, Needs::Walk((0, 1)))),

@@ -23,6 +23,11 @@ const KEYS_OF_PART: usize = 50_000;
 /// Each takes one of the numbers that all views share.
 const PARTS_MAX: usize = 8;
 
+/// The parts in which the walk of a database is made, by so many threads at most.
+pub(crate) fn parts_of(keys: usize, threads: usize) -> usize {
+    (keys / KEYS_OF_PART).min(threads).clamp(1, PARTS_MAX)
+}
+
 /// How a scan finds its rows.
 #[derive(Clone)]
 pub(crate) enum Access {
@@ -109,8 +114,7 @@ impl Access {
         let database = declaration.database;
         let keys = engine.keyspace().get(usize::from(database)).map_or(0, |(keys, _)| *keys);
         let mut worth = keys / ROWS_FOR_ONE;
-        let parts = (keys / KEYS_OF_PART).min(threads).clamp(1, PARTS_MAX);
-        let mut best = Access::Walk(parts as u8);
+        let mut best = Access::Walk(parts_of(keys, threads) as u8);
         for index in indexes {
             let on_it = conditions.iter().find(|condition| condition.column == index.column);
             let (Some(condition), Some(ready)) = (on_it, index.ready(engine)) else { continue };

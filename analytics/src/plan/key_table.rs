@@ -83,7 +83,7 @@ impl TableProvider for KeyTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let engine = self.store.engine().ok_or(QueryError::Loading)?;
-        let ScanContext { instant, query } = &*ScanContext::of(state)?;
+        let context = ScanContext::of(state)?;
         let all = || (0..self.declaration.sources.len()).collect();
         let projection = projection.cloned().unwrap_or_else(all);
         let declaration = self.declaration.clone();
@@ -92,7 +92,7 @@ impl TableProvider for KeyTable {
         let access = Access::of(&declaration, &conditions, &self.indexes, &engine, threads);
         let (table, indexes) = (self.name.clone(), self.indexes.clone());
         let wanted = Wanted { table, declaration, projection, conditions, limit, access, indexes };
-        Ok(Arc::new(KeyScan::new(engine, instant, query.clone(), wanted)?))
+        Ok(Arc::new(KeyScan::new(engine, &context, wanted)?))
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {

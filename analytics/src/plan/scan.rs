@@ -27,8 +27,10 @@ use crate::error::QueryError;
 use crate::plan::access::{Access, Lookup};
 use crate::plan::estimate;
 use crate::plan::scan_stats::ScanStats;
-use crate::statement::instant::{Instant, Needs, Planned, Reading};
+use crate::statement::instant::{Needs, Planned, Reading};
 use crate::statement::query::Query;
+use crate::statement::scan_context::ScanContext;
+use crate::statement::turns::Turns;
 use crate::table::condition::Condition;
 use crate::table::declaration::Declaration;
 use crate::table::index::TableIndex;
@@ -81,6 +83,7 @@ pub(crate) struct KeyScan {
     /// For each part.
     planned: Arc<[Arc<Planned>]>,
     query: Arc<Query>,
+    turns: Arc<Turns>,
     wanted: Wanted,
     /// How many rows there are, about, for the order of joins.
     rows: usize,
@@ -91,12 +94,8 @@ pub(crate) struct KeyScan {
 
 impl KeyScan {
     /// A scan that has been planned for the instant of a statement.
-    pub(crate) fn new(
-        engine: Arc<Engine>,
-        instant: &Arc<Instant>,
-        query: Arc<Query>,
-        wanted: Wanted,
-    ) -> Result<KeyScan> {
+    pub(crate) fn new(engine: Arc<Engine>, context: &ScanContext, wanted: Wanted) -> Result<KeyScan> {
+        let ScanContext { instant, query, turns } = context;
         let schema = Arc::new(wanted.declaration.schema.project(&wanted.projection)?);
         let needs = wanted.access.needs();
         let database = wanted.declaration.database;
@@ -107,7 +106,8 @@ impl KeyScan {
             engine,
             properties: properties(EquivalenceProperties::new(schema.clone()), planned.len()),
             planned,
-            query,
+            query: query.clone(),
+            turns: turns.clone(),
             wanted,
             schema,
             metrics: ExecutionPlanMetricsSet::new(),
@@ -193,7 +193,7 @@ impl ExecutionPlan for KeyScan {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let batch = context.session_config().batch_size();
         let planned = self.planned[partition].clone();
-        let (engine, query) = (self.engine.clone(), self.query.clone());
+        let (engine, query, turns) = (self.engine.clone(), self.query.clone(), self.turns.clone());
         let (wanted, schema) = (self.wanted.clone(), self.schema.clone());
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let counted = ScanStats::new(&self.metrics, partition, &self.query);
@@ -202,8 +202,11 @@ impl ExecutionPlan for KeyScan {
             let Wanted { declaration, projection, conditions, .. } = &wanted;
             let rows = Rows::new(declaration.clone(), projection, conditions, schema, reading.now, batch);
             let scan = Scan::new(reading, planned, query, wanted, rows, metrics, counted)?;
-            let batches = stream::try_unfold(scan, |mut scan| async move {
-                Ok::<_, DataFusionError>(scan.next()?.map(|batch| (batch, scan)))
+            let batches = stream::try_unfold((scan, engine, turns), |(mut scan, engine, turns)| async move {
+                let turn = turns.next(&engine).await;
+                let batch = scan.next()?;
+                drop(turn);
+                Ok::<_, DataFusionError>(batch.map(|batch| (batch, (scan, engine, turns))))
             });
             Ok::<_, QueryError>(batches)
         });

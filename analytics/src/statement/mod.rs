@@ -9,5 +9,6 @@ pub(crate) mod outcome;
 pub(crate) mod query;
 pub(crate) mod scan_context;
 pub(crate) mod store;
+pub(crate) mod turns;
 pub(crate) mod values;
 pub(crate) mod work;

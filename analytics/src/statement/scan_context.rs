@@ -7,6 +7,7 @@ use datafusion::catalog::Session;
 use crate::error::QueryError;
 use crate::statement::instant::Instant;
 use crate::statement::query::Query;
+use crate::statement::turns::Turns;
 
 /// The context of a statement's scans, an extension of the planner's configuration.
 pub(crate) struct ScanContext {
@@ -14,6 +15,8 @@ pub(crate) struct ScanContext {
     pub instant: Arc<Instant>,
     /// The statement that they belong to.
     pub query: Arc<Query>,
+    /// The turns that they wait for.
+    pub turns: Arc<Turns>,
 }
 
 impl ScanContext {

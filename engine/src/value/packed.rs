@@ -239,6 +239,41 @@ impl<'a> Iterator for Items<'a> {
         let (whole, prefix) = (&self.bytes[at..end], &self.bytes[at..prefix_end]);
         Some(Item { at, end, whole, prefix, origin: self.layout.origin, name, value })
     }
+
+    #[inline]
+    fn nth(&mut self, count: usize) -> Option<Item<'a>> {
+        self.at = passed(self.layout, self.bytes, self.at, count);
+        self.next()
+    }
+}
+
+/// Elements of a list that are passed at once where they are equally long.
+const RUN: usize = 8;
+
+/// Where the element begins that is `count` behind the one at `at`; the end of `bytes` if there are not so
+/// many.
+fn passed(layout: Layout, bytes: &[u8], mut at: usize, mut count: usize) -> usize {
+    let is_plain = layout.prefix == 0 && !layout.pair;
+    while count > 0 && at < bytes.len() {
+        if is_plain && count >= RUN {
+            // The length of each stands where the one before it would end if they were equal. So the
+            // processor reads them side by side, not one after the other.
+            let stride = usize::from(bytes[at]) + 1;
+            let is_short = bytes[at] < 0x80 && at + RUN * stride <= bytes.len();
+            if is_short && (1..RUN).all(|step| bytes[at + step * stride] == bytes[at]) {
+                (at, count) = (at + RUN * stride, count - RUN);
+                continue;
+            }
+        }
+        let (len, start) = varint_at(bytes, at + layout.prefix);
+        at = start + len;
+        if layout.pair {
+            let (len, start) = varint_at(bytes, at);
+            at = start + len;
+        }
+        count -= 1;
+    }
+    at
 }
 
 /// Reads a byte of each line of the processor's cache, so that they are fetched side by side.
@@ -433,6 +468,26 @@ mod tests {
                 prop_assert_eq!(is_same(&one, &other), one == other);
                 prop_assert!(!is_same(&one, &one[1..]) && !is_same(&one, &one[..one.len() - 1]));
             }
+        }
+
+        #[test]
+        fn the_nth_element_is_the_one_that_so_many_steps_lead_to(
+            lens in vec(prop_oneof![20 => Just(3usize), 1 => 0..300usize], 0..80),
+            from in 0..80usize,
+            count in 0..90usize,
+        ) {
+            let mut bytes = Vec::new();
+            for len in &lens {
+                bytes.extend_from_slice(Varint::new(*len).as_slice());
+                // As lengths look, so that one that is read at a wrong place leads astray.
+                bytes.extend(std::iter::repeat_n(3, *len));
+            }
+            let mut one = items(LIST, &bytes);
+            (0..from).for_each(|_| _ = one.next());
+            let mut other = one.clone();
+            let nth = one.nth(count).map(|item| item.at);
+            let stepped = (0..=count).map(|_| other.next()).last().flatten().map(|item| item.at);
+            prop_assert_eq!((nth, one.at), (stepped, other.at));
         }
     }
 }

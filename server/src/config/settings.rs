@@ -59,8 +59,8 @@ pub struct Config {
     pub tls_cert_file: Vec<u8>,
     /// PEM file of its key.
     pub tls_key_file: Vec<u8>,
-    /// Threads that run queries.
-    pub analytics_threads: usize,
+    /// Threads that run queries; 0: one for each core.
+    pub(super) analytics_threads_setting: usize,
     /// Bytes that all queries may use for sorting, grouping and joining.
     pub analytics_max_memory_bytes: usize,
     /// Where `COPY … TO` writes; empty: nowhere.
@@ -192,6 +192,14 @@ impl Config {
         }
     }
 
+    /// Threads that run queries: as configured, or one per core, up to 8.
+    pub fn analytics_threads(&self) -> usize {
+        match self.analytics_threads_setting {
+            0 => std::thread::available_parallelism().map_or(1, usize::from).min(8),
+            n => n,
+        }
+    }
+
     /// Directories of the log: as configured, relative ones below `dir`, or `<dir>/log`.
     pub fn log_dirs(&self) -> Vec<PathBuf> {
         if self.log_dir_setting.is_empty() {
@@ -300,7 +308,7 @@ impl Config {
             sql_tls: SqlTls::default(),
             tls_cert_file: Vec::new(),
             tls_key_file: Vec::new(),
-            analytics_threads: 0,
+            analytics_threads_setting: 0,
             analytics_max_memory_bytes: 0,
             sql_export_dir: Vec::new(),
             threads_setting: 0,

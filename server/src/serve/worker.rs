@@ -169,7 +169,7 @@ impl Worker {
         self.outputs.send_all();
         let Ended { spent, requests, holder } = self.turn.end(ran);
         if let Some(engine) = self.server.engine().filter(|_| requests > 0) {
-            engine.clients().note(spent.for_others());
+            engine.note_wait(spent.for_others());
         }
         self.ledgers().of(self.index).count(&spent, requests);
         self.keep_if_slow(&spent, requests, holder);
