@@ -14,7 +14,7 @@ use super::packed::{self, LIST};
 use super::string::WHOLE_BYTES_MAX;
 use super::thin::Either;
 use super::thin::Which::{Large, Small};
-use super::tree::Order;
+use super::tree::{Link, Order};
 use super::{HashRef, ListRef, SetRef, ValueRef, ZSetRef, elements_of, hash, image, limits, list, set, zset};
 use crate::record::{BYTES_MAX, Kind, Lsn, Made, Side};
 
@@ -379,7 +379,13 @@ impl Body {
             Some(Nodes::List(tree)) if popped < count => {
                 let mut cut = Vec::new();
                 tree.trim(side, popped, &mut cut);
-                (!cut.is_empty()).then(|| Garbage::cut(cut))
+                let is_quick = match &cut[..] {
+                    [] => true,
+                    // A thread that is woken costs more.
+                    [Link::Leaf(leaf)] => leaf.len() <= BLOCK_BYTES_LARGE,
+                    _ => false,
+                };
+                (!is_quick).then(|| Garbage::cut(cut))
             }
             Some(_) => {
                 block.splice_payload(0..0, &[&EMPTY_LIST]);

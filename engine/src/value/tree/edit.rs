@@ -7,7 +7,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 
 use super::build::{Filler, group};
 use super::{Branch, Child, FANOUT, LEAF_COUNT_MAX, Link, Order, Piece, Probe, Tree};
@@ -48,11 +47,13 @@ impl Buffer for Leaf<'_> {
             packed::fill(&mut Arc::make_mut(self.bytes)[at], parts);
             return;
         }
-        let mut bytes: SmallVec<[u8; 2560]> = SmallVec::new();
-        bytes.extend_from_slice(&self.bytes[..at.start]);
-        parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        bytes.extend_from_slice(&self.bytes[at.end..]);
-        *self.bytes = Arc::from(&bytes[..]);
+        let len = self.bytes.len() - at.len() + added;
+        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
+        let (front, back) = Arc::make_mut(&mut bytes).split_at_mut(self.touched.end);
+        front[..at.start].copy_from_slice(&self.bytes[..at.start]);
+        packed::fill(&mut front[at.start..], parts);
+        back.copy_from_slice(&self.bytes[at.end..]);
+        *self.bytes = bytes;
     }
 }
 
