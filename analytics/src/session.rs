@@ -329,15 +329,15 @@ impl Session {
         let instant = block.unwrap_or_else(|| Instant::new(bits.clone(), store.clone(), again));
         query.reads(instant.holds());
         let mut state = self.context.state();
-        // A plan in parts costs more where no walk is long enough to be divided.
-        let databases = store.engine().map_or_else(Vec::new, |engine| engine.keyspace());
+        // A plan in parts costs more: it pays off where a walk is long, and cores are idle.
+        let idle = store.engine().filter(|engine| !engine.clients_wait());
+        let databases = idle.map_or_else(Vec::new, |engine| engine.keyspace());
         let keys = databases.iter().map(|(keys, _)| *keys).max().unwrap_or(0);
         let parts = parts_of(keys, state.config().target_partitions());
         let turns = self.analytics.turns.clone();
         let context = ScanContext { instant, query: query.clone(), turns };
-        *state.config_mut() = (state.config().clone())
-            .with_target_partitions(parts)
-            .with_extension(Arc::new(context));
+        let config = state.config().clone();
+        *state.config_mut() = config.with_target_partitions(parts).with_extension(Arc::new(context));
         let plan = state.optimize(&plan)?;
         let rows = rows_of_batch(&plan, BATCH_ROWS, self.analytics.memory_bytes)?;
         *state.config_mut() = state.config().clone().with_batch_size(rows);

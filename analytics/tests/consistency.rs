@@ -131,6 +131,10 @@ async fn no_sum_of_parts_is_ever_off() {
     let session = house.session();
     let plan = ask(&session, &format!("EXPLAIN {both}")).await.unwrap().join("\n");
     assert_eq!(plan.matches("by=all keys in 2 parts").count(), 2, "{plan}");
+    house.engine.note_wait(Duration::from_secs(1));
+    let plan = ask(&session, &format!("EXPLAIN {both}")).await.unwrap().join("\n");
+    assert!(!plan.contains("in 2 parts"), "clients wait: {plan}");
+    house.clock.advance(1_000);
     assert_eq!(
         ask(&session, "SELECT count(*) FROM keyspace.keys").await.unwrap(),
         [(OTHERS + ACCOUNTS).to_string()]

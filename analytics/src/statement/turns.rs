@@ -7,7 +7,8 @@
 //!                          scan ─────── batch ─────── batch
 //! ```
 //!
-//! What operators do with the rows of a batch is not part of its turn.
+//! What operators do with the rows of a batch is not part of its turn. A statement that is planned while
+//! clients wait has one part for each scan; turns are for those that run already.
 
 use tarn_engine::Engine;
 use tokio::sync::{Mutex, MutexGuard};

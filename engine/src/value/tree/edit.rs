@@ -7,7 +7,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-
 use super::build::{Filler, group};
 use super::{Branch, Child, FANOUT, LEAF_COUNT_MAX, Link, Order, Piece, Probe, Tree};
 use crate::record::Side;
