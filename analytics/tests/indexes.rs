@@ -9,7 +9,7 @@ use std::sync::Arc;
 use house::{House, ask, options};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tarn_analytics::{Session, sqlstate};
+use tarn_analytics::{AnalyticsOptions, Session, sqlstate};
 
 const KEYS: usize = 2_000;
 
@@ -295,4 +295,22 @@ async fn indexes_are_kept_and_dropped() {
     assert_eq!(sqlstate(&many), "42P16", "{many}");
     ask(&session, "DROP TABLE \"Item\"").await.unwrap();
     assert!(house.engine.indexes().is_empty() && ask(&session, "SHOW INDEXES").await.unwrap().is_empty());
+}
+
+/// Operators between a limit and an index may run in parts that the index does not have.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_rows_by_an_index_are_found_by_several_threads_too() {
+    let house = House::with(AnalyticsOptions { threads: 2, ..options(None) }).await;
+    (0..100_000).for_each(|other| house.set(0, &format!("other:{other}"), b"", None));
+    (0..100).for_each(|at| house.hset(&format!("item:{at}"), &[("number", &at.to_string())]));
+    let session = house.session();
+    let table = "CREATE EXTERNAL TABLE item (id TEXT, number BIGINT) STORED AS HASH LOCATION 'item:*'";
+    ask(&session, table).await.unwrap();
+    ask(&session, "CREATE INDEX ON item (number)").await.unwrap();
+    ready(&session).await;
+    let first = "SELECT number, upper(id) FROM item WHERE number > 4 ORDER BY number LIMIT 3";
+    let plan = ask(&session, &format!("EXPLAIN {first}")).await.unwrap().join("\n");
+    assert!(plan.contains("by=index"), "{plan}");
+    let rows = ask(&session, first).await.unwrap();
+    assert_eq!(rows, ["5|5", "6|6", "7|7"], "{plan}");
 }

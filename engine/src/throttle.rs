@@ -10,7 +10,7 @@
 //! each part of the work the throttle looks whether a turn of a worker waited for longer than the target
 //! since it looked last. If one did, the thread rests longer behind each part from then on; while none does,
 //! it rests less and less, and at last not at all. Queries do not rest, as a client waits for them: they give
-//! way between parts, and use more than one thread only while clients do not wait.
+//! way between parts, and scans are divided among threads only while clients do not wait.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

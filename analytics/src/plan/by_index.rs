@@ -6,12 +6,12 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::limit::GlobalLimitExec;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
 use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 /// `ORDER BY … LIMIT` by an index. To sort all rows takes less than to read all by an index, so there must be
 /// a limit, and nothing between that may need many rows for one.
@@ -51,6 +51,10 @@ fn limited(plan: Arc<dyn ExecutionPlan>, limit: usize) -> Result<Arc<dyn Executi
         [input] if plan.supports_limit_pushdown() => {
             let input = limited((*input).clone(), limit)?;
             plan.replace_children(vec![input], ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+        }
+        // The parts are merged above.
+        _ if plan.output_partitioning().partition_count() > 1 => {
+            Ok(Arc::new(LocalLimitExec::new(plan, limit)))
         }
         _ => Ok(Arc::new(GlobalLimitExec::new(plan, 0, Some(limit)))),
     }

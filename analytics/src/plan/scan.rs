@@ -205,7 +205,12 @@ impl ExecutionPlan for KeyScan {
             let batches = stream::try_unfold((scan, engine, turns), |(mut scan, engine, turns)| async move {
                 let turn = turns.next(&engine).await;
                 let batch = scan.next()?;
+                let had_turn = turn.is_some();
                 drop(turn);
+                if had_turn {
+                    // The next scan has the turn now, and may wait for this thread.
+                    tokio::task::yield_now().await;
+                }
                 Ok::<_, DataFusionError>(batch.map(|batch| (batch, (scan, engine, turns))))
             });
             Ok::<_, QueryError>(batches)

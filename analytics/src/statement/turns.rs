@@ -7,8 +7,9 @@
 //!                          scan ─────── batch ─────── batch
 //! ```
 //!
-//! What operators do with the rows of a batch is not part of its turn. A statement that is planned while
-//! clients wait has one part for each scan; turns are for those that run already.
+//! A turn ends when a batch of rows has been made: a scan that finds few rows has one for a long time. What
+//! operators do with the rows is not part of it. A statement that is planned while clients wait has one part
+//! for each scan.
 
 use tarn_engine::Engine;
 use tokio::sync::{Mutex, MutexGuard};

@@ -192,7 +192,7 @@ impl Config {
         }
     }
 
-    /// Threads that run queries: as configured, or one per core, up to 8.
+    /// Threads that run queries: as configured, or for 0 one per core, up to 8.
     pub fn analytics_threads(&self) -> usize {
         match self.analytics_threads_setting {
             0 => std::thread::available_parallelism().map_or(1, usize::from).min(8),
