@@ -174,7 +174,7 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         field!(background_latency_target_us),
         "microseconds that requests may wait for a processor or a lock; the more often they wait longer, the \
          more checkpoints at the quiet pace, building an index, and compaction of a log that is not too \
-         long rest; 0: these never rest"),
+         long rest, and scans of queries are not divided among threads; 0: as if none waited"),
     Directive::run_time("serve-while-loading", Shape::Bool, "no", field!(serve_while_loading),
         "whether a start answers reads of keys that are loaded already; with a log, each may be older than \
          what was acknowledged before the stop, and what was written together may be seen in part"),
