@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::Schema;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
@@ -333,7 +334,11 @@ impl Session {
         let idle = store.engine().filter(|engine| !engine.clients_wait());
         let databases = idle.map_or_else(Vec::new, |engine| engine.keyspace());
         let keys = databases.iter().map(|(keys, _)| *keys).max().unwrap_or(0);
-        let parts = parts_of(keys, state.config().target_partitions());
+        let parts = match query.is_cursor() {
+            // It reads what is fetched, and nothing ahead.
+            true => 1,
+            false => parts_of(keys, bits.for_each(scans_of(&plan)?, state.config().target_partitions())),
+        };
         let turns = self.analytics.turns.clone();
         let context = ScanContext { instant, query: query.clone(), turns };
         let config = state.config().clone();
@@ -386,6 +391,16 @@ impl Session {
         let shown = activity::show(&self.analytics.queries, self.analytics.engine().as_deref())?;
         Ok(Outcome::of("SHOW", shown))
     }
+}
+
+/// Scans of tables in a plan, with those of its subqueries.
+fn scans_of(plan: &LogicalPlan) -> Result<usize, DataFusionError> {
+    let mut scans = 0;
+    plan.apply_with_subqueries(|node| {
+        scans += usize::from(matches!(node, LogicalPlan::TableScan(_)));
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(scans)
 }
 
 /// The query that lists the tables.

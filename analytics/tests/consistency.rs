@@ -141,14 +141,22 @@ async fn no_sum_of_parts_is_ever_off() {
     );
     let some = ask(&session, "SELECT key FROM keyspace.keys LIMIT 70000").await.unwrap();
     assert_eq!(some.iter().collect::<HashSet<_>>().len(), 70_000);
+    let stop = Arc::new(AtomicBool::new(false));
+    // In the middle of statements parts begin to take turns, and read side by side again.
+    let waits = std::thread::spawn({
+        let (house, stop) = (house.clone(), stop.clone());
+        let others = || (0..100).for_each(|_| std::thread::yield_now());
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                house.engine.note_wait(Duration::from_secs(1));
+                others();
+                house.clock.advance(1_001);
+                others();
+            }
+        }
+    });
     beside_writers(&house, async || {
         for number in 0..queries() / 6 {
-            // For a second the parts take turns.
-            match number % 4 {
-                1 => house.engine.note_wait(Duration::from_secs(1)),
-                3 => house.clock.advance(1_001),
-                _ => {}
-            }
             let pinned = number % 3 == 2;
             if pinned {
                 ask(&session, "BEGIN READ ONLY").await.unwrap();
@@ -163,6 +171,8 @@ async fn no_sum_of_parts_is_ever_off() {
         }
     })
     .await;
+    stop.store(true, Ordering::Relaxed);
+    waits.join().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,7 +11,7 @@ use crate::demo::{self, DemoArgs};
 use crate::error::{LabError, Result};
 use crate::experiment::contract::{self, Experiment, Wanted};
 use crate::experiment::{
-    compare, durability, memory, persistence, ratios, recovery, store, throughput, vls, vtc, workers,
+    compare, durability, memory, persistence, ratios, recovery, stalls, store, throughput, vls, vtc, workers,
 };
 use crate::interrupt;
 use crate::process;
@@ -133,6 +133,9 @@ experiments! {
     /// The cost of a checkpoint to clients of the store, beside redis-server.
     Store(Continued<store::Options>) = store::Store,
         "`tarn lab run store`", |own: Continued<_>| start(own.asked, own.again, store::Store::new);
+    /// How long clients wait while the server does something large besides: files, SQL, long commands.
+    Stalls(Continued<stalls::Options>) = stalls::Stalls,
+        "`tarn lab run stalls`", |own: Continued<_>| start(own.asked, own.again, stalls::Stalls::new);
     /// The cost of a log that is its own checkpoint, beside snapshots and a log that is rewritten.
     Vtc(Continued<vtc::Options>) = vtc::Vtc, "`tarn lab run vtc`",
         |own: Continued<_>| start(own.asked, own.again, |setting, own| vtc::Vtc { setting, own });

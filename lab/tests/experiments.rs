@@ -210,6 +210,19 @@ fn workers_run_small() {
 }
 
 #[test]
+fn stalls_run_small() {
+    let runs = runs("stalls", &["--seconds", "0.05", "--rate", "2000"]);
+    for run in &runs {
+        let figures = &run["figures"];
+        let stretches = |of: &str| figures[of].as_array().unwrap().len();
+        assert_eq!((stretches("without"), stretches("during")), (2, 1), "{run}");
+        assert!(figures["took_s"][0].as_f64().unwrap() >= 0.0, "{run}");
+    }
+    let of = |server: &str| runs.iter().filter(|run| run["server"] == server).count();
+    assert!([0, 18].contains(&of("tarn")) && [0, 14].contains(&of("redis-server")));
+}
+
+#[test]
 fn vls_runs_small() {
     let runs = runs("vls", &["--seconds", "0.02"]);
     let of =

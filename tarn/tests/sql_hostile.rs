@@ -25,7 +25,7 @@ struct Served {
 impl Served {
     fn start() -> Served {
         let port = free_port();
-        let running = Running::start(&["--sql-port", &port.to_string()]);
+        let running = Running::start(&["--sql-port", &port.to_string(), "--analytics-threads", "1"]);
         let mut client = running.connect();
         let ends = Arc::new(AtomicBool::new(false));
         let until = ends.clone();

@@ -24,6 +24,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use tarn_engine::{Engine, IndexScan, Pointer};
 
 use crate::error::QueryError;
+use crate::guard::growth::new_turn;
 use crate::plan::access::{Access, Lookup};
 use crate::plan::estimate;
 use crate::plan::scan_stats::ScanStats;
@@ -38,6 +39,9 @@ use crate::table::rows::{Rows, Unreadable};
 
 /// Keys that are looked up before the next look at whether the statement goes on.
 const KEYS_AT_ONCE: usize = 256;
+
+/// Steps of a turn: parts of a segment, or of [`KEYS_AT_ONCE`] keys.
+const STEPS_OF_TURN: usize = 32;
 
 /// One row of this many meets a condition, if nothing else is known.
 const ROWS_FOR_ONE: usize = 5;
@@ -203,15 +207,23 @@ impl ExecutionPlan for KeyScan {
             let rows = Rows::new(declaration.clone(), projection, conditions, schema, reading.now, batch);
             let scan = Scan::new(reading, planned, query, wanted, rows, metrics, counted)?;
             let batches = stream::try_unfold((scan, engine, turns), |(mut scan, engine, turns)| async move {
-                let turn = turns.next(&engine).await;
-                let batch = scan.next()?;
-                let had_turn = turn.is_some();
-                drop(turn);
-                if had_turn {
-                    // The next scan has the turn now, and may wait for this thread.
-                    tokio::task::yield_now().await;
+                loop {
+                    let turn = turns.next(&engine).await;
+                    // A part runs in a task of its own, where nothing else says so.
+                    new_turn();
+                    let next = scan.next()?;
+                    let had_turn = turn.is_some();
+                    drop(turn);
+                    if had_turn {
+                        // The next scan has the turn now, and may wait for this thread.
+                        tokio::task::yield_now().await;
+                    }
+                    break match next {
+                        Next::Rows(batch) => Ok::<_, DataFusionError>(Some((batch, (scan, engine, turns)))),
+                        Next::Pause => continue,
+                        Next::End => Ok(None),
+                    };
                 }
-                Ok::<_, DataFusionError>(batch.map(|batch| (batch, (scan, engine, turns))))
             });
             Ok::<_, QueryError>(batches)
         });
@@ -276,6 +288,16 @@ struct Scan {
     told: u64,
 }
 
+/// The result of a turn of a scan.
+enum Next {
+    /// Rows.
+    Rows(RecordBatch),
+    /// There are too few yet, and the turn is over.
+    Pause,
+    /// There are no more.
+    End,
+}
+
 /// Where a scan goes on.
 enum Way {
     /// Position after position; of a pinned view these.
@@ -322,32 +344,38 @@ impl Scan {
         Ok(Scan { reading, planned, query, database, limit, rows, rest, metrics, counted, way, given, told })
     }
 
-    /// The next rows; `None` at the end.
-    fn next(&mut self) -> Result<Option<RecordBatch>, QueryError> {
+    /// Reads for one turn.
+    fn next(&mut self) -> Result<Next, QueryError> {
         let made = match self.rest.take() {
-            Some(rest) => Some(rest),
-            None => self.make()?,
+            Some(rest) => rest,
+            None => match self.make()? {
+                Next::Rows(made) => made,
+                other => return Ok(other),
+            },
         };
         let batch = self.rows.batch();
-        Ok(made.map(|made| {
-            if made.num_rows() < batch * 2 {
-                return made;
-            }
-            // A read may return more rows than a batch takes.
-            self.rest = Some(made.slice(batch, made.num_rows() - batch));
-            made.slice(0, batch)
-        }))
+        if made.num_rows() < batch * 2 {
+            return Ok(Next::Rows(made));
+        }
+        // A read may return more rows than a batch takes.
+        self.rest = Some(made.slice(batch, made.num_rows() - batch));
+        Ok(Next::Rows(made.slice(0, batch)))
     }
 
-    fn make(&mut self) -> Result<Option<RecordBatch>, QueryError> {
+    fn make(&mut self) -> Result<Next, QueryError> {
         let _timer = self.metrics.elapsed_compute().clone();
         let _timer = _timer.timer();
         let batch = self.rows.batch();
         let enough = self.limit.map_or(batch, |limit| batch.min(limit - self.given));
+        let mut steps = 0;
         while enough > 0 && self.rows.len() < enough && !self.rows.is_heavy() {
             if let Some(reason) = self.query.stopped() {
                 return Err(reason);
             }
+            if steps == STEPS_OF_TURN {
+                return Ok(Next::Pause);
+            }
+            steps += 1;
             if !self.rows.waits() && !self.step()? {
                 break;
             }
@@ -359,7 +387,7 @@ impl Scan {
         let mut count = self.rows.len();
         if count == 0 {
             self.tell(0);
-            return Ok(None);
+            return Ok(Next::End);
         }
         let mut batch = self.rows.finish().map_err(DataFusionError::from)?;
         if let Some(limit) = self.limit {
@@ -369,7 +397,7 @@ impl Scan {
         self.given += count;
         self.tell(count);
         self.metrics.record_output(count);
-        Ok(Some(batch))
+        Ok(Next::Rows(batch))
     }
 
     /// Tells the query of rows, and of values that could not be read.

@@ -28,6 +28,8 @@ use crate::statement::store::StoreHandle;
 
 /// Views that queries may have; a few are left for checkpoints and exports.
 pub(crate) const VIEWS_MAX: usize = 60;
+/// Of the views that are free, a statement with parts takes no more than one in so many.
+const STATEMENTS_MIN: usize = 6;
 /// A statement with more scans reads them through one pinned view.
 const VIEWS_OF_ONE: usize = 16;
 /// How long views stay open at first that wait for the disk. It doubles from one time to the next.
@@ -49,6 +51,13 @@ impl Default for Bits {
 }
 
 impl Bits {
+    /// The views that each of some scans may have, at most so many, so that much is left for other statements:
+    /// clients that are slow to fetch rows keep theirs for long.
+    pub(crate) fn for_each(&self, scans: usize, most: usize) -> usize {
+        let left = (self.free.available_permits() / STATEMENTS_MIN).min(VIEWS_OF_ONE);
+        (left / scans.max(1)).clamp(1, most)
+    }
+
     /// Statements that wait for theirs.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
@@ -287,5 +296,21 @@ impl Drop for Planned {
         {
             views.remove(&self.number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn parts_leave_views_to_other_statements() {
+        let (bits, holds) = (Bits::default(), Holds::default());
+        assert_eq!([1, 2, 3, 100].map(|scans| bits.for_each(scans, 8)), [8, 5, 3, 1]);
+        assert_eq!(bits.for_each(1, 2), 2);
+        let held = bits.take(VIEWS_MAX - 13, &holds).await;
+        assert_eq!(bits.for_each(1, 8), 2, "few are left");
+        let _held = (held, bits.take(13, &holds).await);
+        assert_eq!(bits.for_each(1, 8), 1, "none is left, and it waits for one");
     }
 }

@@ -7,9 +7,8 @@
 //!                          scan ─────── batch ─────── batch
 //! ```
 //!
-//! A turn ends when a batch of rows has been made: a scan that finds few rows has one for a long time. What
-//! operators do with the rows is not part of it. A statement that is planned while clients wait has one part
-//! for each scan.
+//! A turn ends when a batch of rows has been made, or after some steps through the table. What operators do
+//! with the rows is not part of it. A statement that is planned while clients wait has one part for each scan.
 
 use tarn_engine::Engine;
 use tokio::sync::{Mutex, MutexGuard};
@@ -19,7 +18,7 @@ use tokio::sync::{Mutex, MutexGuard};
 pub(crate) struct Turns(Mutex<()>);
 
 impl Turns {
-    /// Waits until a scan may read its next batch, which it does while it holds what is returned.
+    /// Waits until a scan may go on, which it does while it holds what is returned.
     pub(crate) async fn next(&self, engine: &Engine) -> Option<MutexGuard<'_, ()>> {
         if engine.clients_wait() { Some(self.0.lock().await) } else { None }
     }

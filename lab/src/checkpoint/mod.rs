@@ -9,6 +9,6 @@ mod trial;
 
 pub use conduct::{Script, checkpoint_alone};
 pub use memory::Peak;
-pub use play::{Course, play, play_at_half};
+pub use play::{BEAT, Conducted, Course, conduct_load, play, play_at_half};
 pub use stretch::{Stretch, stretch_rows, together};
 pub use trial::{Ask, Taken, Trial, log_file_bytes};

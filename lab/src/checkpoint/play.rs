@@ -13,10 +13,11 @@ use crate::error::Result;
 use crate::ledger::{self, Blame, Ledger};
 use crate::load::{Cue, Group, Load, LoadResult, Mix, Pace, Phase, Until};
 use crate::process::{Pinned, Preferred, beside};
+use crate::server::Server;
 use crate::setting::Setting;
 
 /// Requests of an open loop that are due within this are sent together.
-const BEAT: Duration = Duration::from_micros(200);
+pub const BEAT: Duration = Duration::from_micros(200);
 /// The open loop runs at this share of the closed loop's throughput.
 const OPEN_SHARE: f64 = 0.5;
 
@@ -64,19 +65,46 @@ pub struct Course {
 
 /// Runs a load while checkpoints are taken as the script says, on the generator's core.
 pub fn play(setting: &Setting, trial: &Trial, group: Group, script: &Script, memory: bool) -> Result<Course> {
+    let watch = |is_over: &_| if memory { memory::watch(trial, is_over) } else { Ok(Peak::default()) };
+    let conduct = |cue: &Cue| beside(watch, || conduct(trial, cue, script));
+    let conducted = conduct_load(setting, &trial.server, group, conduct)?;
+    let (peak, acts) = conducted.told;
+    let course = course(&conducted.result, &acts?, conducted.ledger.as_ref());
+    Ok(Course { peak: peak?, generator_preferred: conducted.generator_preferred, ..course })
+}
+
+/// A load that another thread told its phases.
+pub struct Conducted<T> {
+    /// The load.
+    pub result: LoadResult,
+    /// The slow turns of the server, if it tells them and the load was an open loop.
+    pub ledger: Option<Ledger>,
+    /// The result of the other thread.
+    pub told: T,
+    /// True if the generator had priority on its core.
+    pub generator_preferred: bool,
+}
+
+/// Runs a load on the generator's core until `conduct`, on a thread of its own, has returned. That thread
+/// tells the load its phases.
+pub fn conduct_load<T: Send>(
+    setting: &Setting,
+    server: &Server,
+    group: Group,
+    conduct: impl FnOnce(&Cue) -> T + Send,
+) -> Result<Conducted<T>> {
     let cue = Arc::new(Cue::default());
     // A batch of a closed loop has no intended start.
     let is_open = !matches!(group.pace, Pace::Closed { .. });
-    let mut load = Load::new(trial.server.address(), vec![group], Until::Told, setting.seed);
+    let mut load = Load::new(server.address(), vec![group], Until::Told, setting.seed);
     load.cue = Some(cue.clone());
-    load.watched_pid = Some(trial.server.pid());
-    let collect = |is_over: &_| if is_open { ledger::collect(&trial.server, is_over) } else { Ok(None) };
-    let watch = |is_over: &_| if memory { memory::watch(trial, is_over) } else { Ok(Peak::default()) };
+    load.watched_pid = Some(server.pid());
+    let collect = |is_over: &_| if is_open { ledger::collect(server, is_over) } else { Ok(None) };
     // Its flag is the end of the cue.
     let conduct = |_: &_| {
-        let acts = conduct(trial, &cue, script);
+        let told = conduct(&cue);
         cue.end();
-        acts
+        told
     };
     let run = || {
         let pinned = Pinned::to(&setting.load_cores);
@@ -85,12 +113,10 @@ pub fn play(setting: &Setting, trial: &Trial, group: Group, script: &Script, mem
         cue.end();
         (result, preferred.granted)
     };
-    let (ledger, (peak, (acts, (result, generator_preferred)))) =
-        beside(collect, || beside(watch, || beside(conduct, run)));
+    let (ledger, (told, (result, generator_preferred))) = beside(collect, || beside(conduct, run));
     // If the load failed, the conductor only says that it ended.
     let result = result?.check()?;
-    let course = course(&result, &acts?, ledger?.as_ref());
-    Ok(Course { peak: peak?, generator_preferred, ..course })
+    Ok(Conducted { result, ledger: ledger?, told, generator_preferred })
 }
 
 /// The same with an open loop, at half of the throughput of a closed loop just before. Returns the requests a

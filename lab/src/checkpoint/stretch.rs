@@ -80,7 +80,8 @@ type Kind<'s> = (&'s str, &'s Stretch, &'s [Stretch], &'s Option<Blame>);
 /// Rows of the part `stretches`: a row for each kind of stretch of a cell.
 pub fn stretch_rows(row: &Row, kinds: &[Kind<'_>]) -> Vec<Row> {
     let kinds = kinds.iter().filter(|(_, _, each, _)| !each.is_empty());
-    let who = row.get("label").unwrap_or(&row["variant"]).as_str().unwrap_or_default();
+    let who =
+        row.get("label").or_else(|| row.get("variant")).and_then(|own| own.as_str()).unwrap_or_default();
     let of = |(name, all, each, slow): &Kind<'_>| {
         let own = json!({
             "of": row["part"], "part": "stretches", "stretch": name, "all": all, "each": each, "slow": slow,

@@ -509,6 +509,7 @@ pub mod check {
                 "4.3a", "4.3b", "4.4", "4.5", "4.6", "4.7"];
             store: of::store::Store, true, ["longest during", "fork, 4 000", "Figure 13", "Figure 14",
                 "Figure 15", "Figure 16", "Figure 17"];
+            stalls: of::stalls::Stalls, true, ["longest wait", "p99.9", "the slowest 0.1 %, tarn"];
             persistence: of::persistence::Persistence, true, ["tarn, light", "3: ", "4: ", "5: ", "6: ",
                 "7: ", "8: ", "9: ", "time of a start", "11a", "11b", "figure 12", "figure 14"];
             vls: of::vls::Vls, true, ["2 000 records", "updates: full scans", "p95: ", "p99.9: ", "remset: ",

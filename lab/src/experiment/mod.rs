@@ -7,6 +7,7 @@ pub mod memory;
 pub mod persistence;
 pub mod ratios;
 pub mod recovery;
+pub mod stalls;
 pub mod store;
 pub mod throughput;
 pub mod vls;

@@ -84,7 +84,7 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
          if relative; it is read again when it changes; empty for none; the Redis protocol is not encrypted"),
     Directive::at_start("tls-key-file", Shape::Text, "", field!(tls_key_file),
         "key, as PEM and without a passphrase, of the certificate of 'tls-cert-file'"),
-    Directive::at_start("analytics-threads", int(0, 64), "1", field!(analytics_threads_setting),
+    Directive::at_start("analytics-threads", int(0, 64), "0", field!(analytics_threads_setting),
         "threads that run queries, at a lower priority than those that serve clients; 0 for one per core, at \
          most 8"),
     Directive::at_start("analytics-max-memory", memory(1 << 20, BYTES_MAX), "268435456",

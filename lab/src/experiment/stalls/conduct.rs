@@ -1,0 +1,222 @@
+//! Does the work while the load runs, and tells the load where a stretch with it or without it begins.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::giants::Reader;
+use super::work::Work;
+use crate::error::{LabError, Result};
+use crate::interrupt::{self, wait_for};
+use crate::load::Cue;
+use crate::server::{Info, Server};
+use crate::setting::Setting;
+use tarn_resp::client::{self, Client};
+
+/// The interval between two checks whether work in the background has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// No work may take longer.
+const PATIENCE: Duration = Duration::from_secs(1800);
+/// Connections that ask at once.
+const MANY: usize = 8;
+/// A statement that reads all records.
+const STATEMENT: &str = "SELECT count(*), max(value) FROM keyspace.hashes";
+/// A table of all records.
+const TABLE: &str =
+    "CREATE EXTERNAL TABLE IF NOT EXISTS records (id TEXT, field0 TEXT) STORED AS HASH LOCATION 'user*'";
+
+/// The course of one measurement.
+#[derive(Debug)]
+pub(super) struct Script {
+    work: Work,
+    elements: u64,
+    seed: u64,
+    /// The time of a stretch, at least.
+    stretch: Duration,
+    /// Times that the work is done.
+    times: u32,
+}
+
+/// A stretch that the load measured as a phase.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Act {
+    /// Its number.
+    pub phase: usize,
+    /// Seconds that the work took, if it was done in this stretch.
+    pub took: Option<f64>,
+}
+
+impl Script {
+    pub(super) fn of(setting: &Setting, work: Work, elements: u64) -> Script {
+        let times = if work.takes_all() { 1 } else { setting.repeats() };
+        Script { work, elements, seed: setting.seed, stretch: setting.time(0.2, 3.0), times }
+    }
+}
+
+struct Conductor<'c> {
+    server: &'c Server,
+    script: &'c Script,
+    cue: &'c Cue,
+    client: Client,
+    acts: Vec<Act>,
+}
+
+/// Plays the script. The load is still running afterwards.
+pub(super) fn conduct(server: &Server, script: &Script, cue: &Cue) -> Result<Vec<Act>> {
+    let mut conductor = Conductor { server, script, cue, client: server.client()?, acts: Vec::new() };
+    conductor.prepare()?;
+    for time in 0..script.times {
+        if time > 0 && script.work.takes_giant() {
+            conductor.prepare()?;
+        }
+        conductor.pause(script.stretch / 3)?;
+        conductor.rest()?;
+        conductor.work(time)?;
+        conductor.clean()?;
+    }
+    conductor.pause(script.stretch / 3)?;
+    conductor.rest()?;
+    if script.work.giant().is_some() && !script.work.takes_giant() {
+        Reader::connect(server)?.run_text("UNLINK giant")?;
+    }
+    Ok(conductor.acts)
+}
+
+impl Conductor<'_> {
+    /// A stretch without the work.
+    fn rest(&mut self) -> Result<()> {
+        let phase = self.cue.next();
+        self.pause(self.script.stretch)?;
+        self.acts.push(Act { phase, took: None });
+        // Requests of the time until the next stretch belong to none.
+        self.cue.next();
+        Ok(())
+    }
+
+    fn pause(&self, time: Duration) -> Result<()> {
+        let began = Instant::now();
+        while let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
+            self.check()?;
+            sleep(left.min(LOOK_EVERY));
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        interrupt::check()?;
+        if self.cue.has_ended() {
+            return Err(LabError::Reply("the load ended before the work beside it".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// What the work needs, outside of all stretches.
+    fn prepare(&mut self) -> Result<()> {
+        if let Some(giant) = self.script.work.giant() {
+            giant.fill(self.server, self.script.elements, self.script.seed)?;
+        }
+        if self.script.work == Work::Index {
+            self.client.call(&["SQL", TABLE])?;
+        }
+        Ok(())
+    }
+
+    /// A stretch with the work. What is done at once, is done once: the rest of the stretch shows what comes
+    /// after it.
+    fn work(&mut self, time: u32) -> Result<()> {
+        let work = self.script.work;
+        let mut readers = Vec::new();
+        for _ in 0..if work == Work::Scans { MANY } else { 1 } {
+            readers.push(Reader::connect(self.server)?);
+        }
+        let phase = self.cue.next();
+        let began = Instant::now();
+        match work {
+            Work::Nothing => {}
+            Work::Checkpoint => {
+                self.background(&["BGSAVE"], "rdb_bgsave_in_progress", "rdb_last_bgsave_status")?
+            }
+            Work::Compaction => {
+                self.background(&["BGREWRITEAOF"], "aof_rewrite_in_progress", "aof_last_bgrewrite_status")?;
+            }
+            Work::Backup => {
+                let dir = format!("backup-{phase}-{time}");
+                self.background(&["BACKUP", &dir], "backup_in_progress", "last_backup_status")?;
+            }
+            Work::Index => self.index()?,
+            Work::Scan | Work::Scans => self.ask(&mut readers)?,
+            _ => readers[0].run_text(work.command())?,
+        }
+        let took = began.elapsed();
+        self.pause(self.script.stretch.saturating_sub(took))?;
+        self.acts.push(Act { phase, took: Some(took.as_secs_f64()) });
+        self.cue.next();
+        Ok(())
+    }
+
+    /// Undoes the work, outside of all stretches.
+    fn clean(&mut self) -> Result<()> {
+        if let Some(command) = self.script.work.undo() {
+            Reader::connect(self.server)?.run_text(command)?;
+        }
+        if self.script.work == Work::Index {
+            self.client.call(&["SQL", "DROP INDEX by_field0"])?;
+        }
+        Ok(())
+    }
+
+    /// Starts work in the background and waits for its end.
+    fn background(&mut self, command: &[&str], in_progress: &str, status: &str) -> Result<()> {
+        self.client.call(command)?;
+        let ended = wait_for(LOOK_EVERY, PATIENCE, || {
+            self.check()?;
+            let info = Info::read(&mut self.client, "persistence")?;
+            let is = |name: &str, value: &str| info.text(name).is_some_and(|own| own.trim() == value);
+            if !is(in_progress, "0") || is("aof_rewrite_scheduled", "1") {
+                return Ok(None);
+            }
+            if !is(status, "ok") {
+                let what = command[0];
+                return Err(LabError::Reply(format!(
+                    "{what} failed: INFO has {status}:{:?}",
+                    info.text(status)
+                )));
+            }
+            Ok(Some(()))
+        })?;
+        ended.ok_or_else(|| LabError::Reply(format!("{} does not end", command[0])))
+    }
+
+    fn index(&mut self) -> Result<()> {
+        self.client.call(&["SQL", "CREATE INDEX by_field0 ON records (field0)"])?;
+        let ended = wait_for(LOOK_EVERY, PATIENCE, || {
+            self.check()?;
+            let reply = self.client.call(&["SQL", "SHOW INDEXES"])?;
+            // The last row, after that of the names; its fourth column is the permille that are built.
+            let row = client::elements(&reply)?.last().map(client::elements).transpose()?;
+            let built = row.and_then(|row| row.get(3)).map(ToString::to_string).unwrap_or_default();
+            Ok(built.contains("1000").then_some(()))
+        })?;
+        ended.ok_or_else(|| LabError::Reply("the index is never ready".to_owned()))
+    }
+
+    /// Statements on each connection, again and again for the time of a stretch.
+    fn ask(&self, readers: &mut [Reader]) -> Result<()> {
+        let began = Instant::now();
+        let ask = |reader: &mut Reader| {
+            loop {
+                reader.run(&["SQL", STATEMENT])?;
+                self.check()?;
+                if began.elapsed() >= self.script.stretch {
+                    return Ok(());
+                }
+            }
+        };
+        let ask = &ask;
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = readers.iter_mut().map(|reader| scope.spawn(move || ask(reader))).collect();
+            threads
+                .into_iter()
+                .try_for_each(|thread| thread.join().expect("a thread that asks does not panic"))
+        })
+    }
+}

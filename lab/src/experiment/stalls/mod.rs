@@ -1,0 +1,234 @@
+//! Question: how long do clients wait while the server does something large besides?
+//!
+//! Variables: the server; the work that is done besides (a checkpoint, a compaction of the whole log, a backup,
+//! the building of an index, statements of SQL, a command on a large collection); the number of records.
+//! Expected: in Tarn the same latency with and without, whatever the work and however many records there are.
+//! Other servers run a command to its end before the next, and fork for their files.
+//!
+//! ```text
+//!   load       |warm-up| without | work | without | work | …      one open loop, the same for all
+//!   conductor                     does the work, once or again and again, and tells the load when
+//! ```
+
+mod conduct;
+mod giants;
+mod work;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use self::work::Work;
+use super::contract::{self, Experiment, Measured, SPARE_BYTES};
+use crate::checkpoint::{BEAT, Conducted, Stretch, conduct_load, stretch_rows, together};
+use crate::error::Result;
+use crate::ledger::Blame;
+use crate::load::{Group, KeyChoice, Mix, Pace, Phase};
+use crate::page::{Row, with};
+use crate::process;
+use crate::report::Report;
+use crate::server::{Persistence, Product};
+use crate::setting::{Contender, Setting, fill_silently, is_asked};
+use crate::ycsb;
+
+/// Connections of the load.
+const CONNECTIONS: usize = 50;
+/// Updates among its requests, in percent.
+const UPDATES: u32 = 50;
+/// Records, in millions, unless others are wished.
+const RECORDS_M: f64 = 1.0;
+
+/// The experiment's own options.
+#[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+pub struct Options {
+    /// Do this work only.
+    #[arg(long, value_name = "WORK", value_delimiter = ',')]
+    pub only: Vec<Work>,
+    /// Stores of this many million records of 1 KB; by default of one.
+    #[arg(long, value_name = "MILLIONS", value_delimiter = ',')]
+    pub sizes: Vec<f64>,
+    /// Requests a second of the load.
+    #[arg(long, value_name = "REQUESTS", default_value_t = 20_000.0, value_parser = rate)]
+    pub rate: f64,
+}
+
+fn rate(text: &str) -> std::result::Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (1.0..=1e7).contains(rate));
+    rate.ok_or_else(|| "requests a second, from 1 to 10,000,000".to_owned())
+}
+
+/// The parameters of one measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    server: String,
+    work: Work,
+    records: u64,
+    /// Elements of the collection that the work is done on; 0 if it is done on none.
+    elements: u64,
+    rate: f64,
+    quick: bool,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cell { server, work, records, .. } = self;
+        write!(f, "{}: {server}, {records} records", work.name())
+    }
+}
+
+impl contract::Cell for Cell {
+    fn need_bytes(&self) -> u64 {
+        // A fork may copy as much as is written meanwhile.
+        ycsb::need_bytes(self.records) * 3 / 2 + self.elements * 300
+    }
+
+    fn is_quick(&self) -> bool {
+        self.quick
+    }
+}
+
+/// The results of a cell.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    /// The stretches without the work, one by one.
+    without: Vec<Stretch>,
+    /// Those with it.
+    during: Vec<Stretch>,
+    /// All without it.
+    without_all: Stretch,
+    /// All with it.
+    during_all: Stretch,
+    /// The causes of the slowest requests without it, by the server's ledger.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    without_slow: Option<Blame>,
+    /// With it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    during_slow: Option<Blame>,
+    /// Seconds that the work took, each time.
+    took_s: Vec<f64>,
+    /// True if the generator had priority on its core.
+    generator_preferred: bool,
+}
+
+/// The experiment.
+pub struct Stalls {
+    setting: Setting,
+    own: Options,
+    /// The server that runs, with its records.
+    running: Option<(Contender, u64)>,
+}
+
+impl Stalls {
+    /// Prepares it.
+    pub fn new(setting: Setting, own: Options) -> Stalls {
+        Stalls { setting, own, running: None }
+    }
+
+    fn start(&self, cell: &Cell) -> Result<Contender> {
+        let subject = self.setting.subject(&cell.server)?;
+        let (mut plan, dir) = self.setting.plan_of(subject, Persistence::Everysec)?;
+        if subject.product == Product::RedisServer {
+            // Ours does not compress either.
+            plan.directives = vec![("rdbcompression", "no".to_owned())];
+        }
+        plan.compacts = true;
+        self.setting.keep_off_the_generator(&mut plan);
+        let contender = self.setting.contender(&cell.server, plan, dir)?;
+        let records = Mix::in_order(ycsb::insert(), cell.records);
+        fill_silently(&contender.server, cell.records, records, self.setting.seed)?;
+        Ok(contender)
+    }
+}
+
+impl Experiment for Stalls {
+    const NAME: &'static str = "stalls";
+    const QUESTION: &'static str = "How long do clients wait while the server does something large besides? \
+        (checkpoint, compaction, backup, index, SQL, commands on large collections)";
+    const FIGURES: &'static str = include_str!("../../../figures/stalls.toml");
+    type Cell = Cell;
+    type Figures = Figures;
+
+    fn plan(&mut self) -> Result<Vec<Cell>> {
+        let Stalls { setting, own, .. } = self;
+        let sizes = if own.sizes.is_empty() { vec![RECORDS_M] } else { own.sizes.clone() };
+        let (rate, quick) = (own.rate, setting.options.quick);
+        let mut cells = Vec::new();
+        for records in setting.sizes(&sizes) {
+            // One server after the other, so that each is filled once.
+            for subject in &setting.servers {
+                let works = Work::ALL.into_iter();
+                for work in works.filter(|work| is_asked(&own.only, work) && work.is_of(subject.product)) {
+                    let elements = work.giant().map_or(0, |giant| setting.scaled(giant.elements()));
+                    let server = subject.name.clone();
+                    cells.push(Cell { server, work, records, elements, rate, quick });
+                }
+            }
+        }
+        Ok(cells)
+    }
+
+    fn make_room(&mut self, cell: &Cell) -> Result<u64> {
+        let need = contract::Cell::need_bytes(cell);
+        let is_it = |(own, records): &(Contender, u64)| own.label == cell.server && *records == cell.records;
+        if self.running.as_ref().is_some_and(is_it) && process::available_bytes()? > need / 3 + SPARE_BYTES {
+            return Ok(need / 3);
+        }
+        self.running = None;
+        Ok(need)
+    }
+
+    fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
+        let running = match self.running.take() {
+            Some((contender, _)) => contender,
+            None => self.start(cell)?,
+        };
+        let mix = ycsb::updates(UPDATES, KeyChoice::Uniform, cell.records);
+        let pace = Pace::Beats { rate: cell.rate, beat: BEAT };
+        let group = Group { name: "open", connections: CONNECTIONS, pace, mix };
+        let script = conduct::Script::of(&self.setting, cell.work, cell.elements);
+        let conduct = |cue: &_| conduct::conduct(&running.server, &script, cue);
+        let Conducted { result, ledger, told, generator_preferred } =
+            conduct_load(&self.setting, &running.server, group, conduct)?;
+        let acts = told?;
+        let phases = |with: bool| {
+            let own = acts.iter().filter(|act| act.took.is_some() == with);
+            own.filter_map(|act| result.watched.phases.get(act.phase)).collect::<Vec<_>>()
+        };
+        let (without, during) = (phases(false), phases(true));
+        let each = |phases: &[&Phase]| phases.iter().map(|phase| together(&[*phase])).collect();
+        let blame = |phases: &[&Phase]| ledger.as_ref()?.blame(result.watched.started_unix_ns, phases);
+        let figures = Figures {
+            without: each(&without),
+            during: each(&during),
+            without_all: together(&without),
+            during_all: together(&during),
+            without_slow: blame(&without),
+            during_slow: blame(&during),
+            took_s: acts.iter().filter_map(|act| act.took).collect(),
+            generator_preferred,
+        };
+        let (server, version) = (running.label.clone(), running.version.clone());
+        // A server that was emptied is of no use any more.
+        self.running = (!cell.work.takes_all()).then_some((running, cell.records));
+        Ok(Some(Measured { server, version, figures }))
+    }
+
+    fn rows_of(cell: &Cell, figures: &Figures) -> Vec<Row> {
+        let label = format!("{} {}", cell.server, cell.work.name());
+        let more = json!({
+            "part": cell.work.part(), "label": label,
+            "what": format!("{} records", crate::report::thousands(cell.records as f64)),
+        });
+        let row = with(contract::row(cell, figures), more);
+        let Figures { without, during, without_all, during_all, without_slow, during_slow, .. } = figures;
+        let stretches = [
+            ("without", without_all, &without[..], without_slow),
+            ("during", during_all, &during[..], during_slow),
+        ];
+        let stretches = stretch_rows(&row, &stretches);
+        std::iter::once(row).chain(stretches).collect()
+    }
+}

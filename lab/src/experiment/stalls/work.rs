@@ -1,0 +1,107 @@
+//! The work that is done beside the load.
+
+use super::giants::Giant;
+use crate::server::Product;
+
+named! {
+    /// The work that a server does beside the load.
+    pub enum Work {
+        /// None: the machine alone, for comparison.
+        Nothing = "nothing",
+        /// A checkpoint: `BGSAVE`.
+        Checkpoint = "checkpoint",
+        /// The whole log is compacted or rewritten: `BGREWRITEAOF`.
+        Compaction = "compaction",
+        /// A full backup.
+        Backup = "backup",
+        /// An index of all records is built.
+        Index = "index",
+        /// A statement that reads all records, again and again.
+        Scan = "scan",
+        /// Eight connections with such statements.
+        Scans = "scans",
+        /// `HGETALL` of a hash of five million fields.
+        HgetallHuge = "hgetall-huge",
+        /// `HGETALL` of a million fields; so many elements have the others, too.
+        Hgetall = "hgetall",
+        /// `SMEMBERS`.
+        Smembers = "smembers",
+        /// `LRANGE` of the whole list.
+        Lrange = "lrange",
+        /// `SORT` of a list of numbers.
+        Sort = "sort",
+        /// `SUNION` of a set with itself.
+        Sunion = "sunion",
+        /// `ZUNIONSTORE` of a sorted set with itself.
+        Zunionstore = "zunionstore",
+        /// `RENAME` of a hash, to and fro.
+        Rename = "rename",
+        /// `COPY` of a hash.
+        Copy = "copy",
+        /// `DEL` of a sorted set.
+        Del = "del",
+        /// `FLUSHALL` of everything, a sorted set among it.
+        Flushall = "flushall",
+    }
+}
+
+impl Work {
+    /// True if a server can do it.
+    pub(super) fn is_of(self, product: Product) -> bool {
+        let ours = matches!(self, Work::Backup | Work::Index | Work::Scan | Work::Scans);
+        !ours || product == Product::Tarn
+    }
+
+    /// The part of the report: work on all data, or a command on a collection.
+    pub(super) fn part(self) -> &'static str {
+        if self.giant().is_none_or(|giant| giant == Giant::HugeHash) { "background" } else { "commands" }
+    }
+
+    /// The collection that it needs.
+    pub(super) fn giant(self) -> Option<Giant> {
+        Some(match self {
+            Work::HgetallHuge => Giant::HugeHash,
+            Work::Hgetall | Work::Rename | Work::Copy => Giant::Hash,
+            Work::Smembers | Work::Sunion => Giant::Set,
+            Work::Lrange | Work::Sort => Giant::List,
+            Work::Zunionstore | Work::Del | Work::Flushall => Giant::SortedSet,
+            _ => return None,
+        })
+    }
+
+    /// The command on the collection.
+    pub(super) fn command(self) -> &'static str {
+        match self {
+            Work::HgetallHuge | Work::Hgetall => "HGETALL giant",
+            Work::Smembers => "SMEMBERS giant",
+            Work::Lrange => "LRANGE giant 0 -1",
+            Work::Sort => "SORT giant DESC",
+            Work::Sunion => "SUNION giant giant",
+            Work::Zunionstore => "ZUNIONSTORE made 2 giant giant",
+            Work::Rename => "RENAME giant made",
+            Work::Copy => "COPY giant made",
+            Work::Del => "DEL giant",
+            Work::Flushall => "FLUSHALL",
+            _ => "PING",
+        }
+    }
+
+    /// The command after which it can be done again, unless the collection has to be made again.
+    pub(super) fn undo(self) -> Option<&'static str> {
+        match self {
+            Work::Zunionstore | Work::Copy => Some("UNLINK made"),
+            Work::Rename => Some("RENAME made giant"),
+            _ => None,
+        }
+    }
+
+    /// True if the collection is gone afterwards.
+    pub(super) fn takes_giant(self) -> bool {
+        matches!(self, Work::Del | Work::Flushall)
+    }
+
+    /// True if nothing is left afterwards.
+    pub(super) fn takes_all(self) -> bool {
+        self == Work::Flushall
+    }
+}
