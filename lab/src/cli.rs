@@ -250,7 +250,7 @@ fn start<E: Experiment, O: Args>(
     experiment: impl FnOnce(Setting, O) -> E,
 ) -> Result<Conclusion> {
     if E::CONTINUES {
-        if !options.peers.is_empty() {
+        if !E::HAS_PEERS && !options.peers.is_empty() {
             let why = format!("{} compares variants of its own: it has no --peer", E::NAME);
             return Err(LabError::Arguments(why));
         }

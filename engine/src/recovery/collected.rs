@@ -6,7 +6,7 @@
 
 use crate::log::Sizes;
 use crate::record::{Change, Lsn, Stamped};
-use crate::table::{KeyHash, KeyRef, Retired, Segment, Table};
+use crate::table::{Built, Entry, KeyHash, KeyRef, Retired, Segment, Table};
 use crate::value::zset;
 use hashbrown::HashTable;
 use std::sync::Arc;
@@ -50,6 +50,29 @@ impl Set {
         }
         self.count = 0;
     }
+
+    /// The same without the latch of the segment while trees are built again, as all keys of a store with few
+    /// may be in one segment.
+    fn put_in_apart(&mut self, table: &Table, retired: &mut Retired) {
+        let shared = {
+            let (_, segment) = table.read_of(self.hash);
+            let trees = segment.find(self.hash, &self.key).and_then(Entry::sorted_set);
+            trees.filter(|trees| trees.builds_again_for(self.count)).cloned()
+        };
+        let Some(mut trees) = shared.filter(|_| self.count > 0) else {
+            let (_, mut segment) = table.write_of(self.hash);
+            self.put_in(&mut segment, retired);
+            return;
+        };
+        let mut replaced = Vec::new();
+        let longest = trees.put_all(&self.members, |lsn| replaced.push(lsn));
+        let built = Built { trees, longest, replaced, lsn: self.last };
+        let (_, mut segment) = table.write_of(self.hash);
+        let old = segment.put_built(self.hash, &self.key, built, retired);
+        drop(segment);
+        drop(old);
+        (self.members, self.count) = (Vec::new(), 0);
+    }
 }
 
 impl Collected {
@@ -91,23 +114,30 @@ impl Collected {
         }
     }
 
-    /// Is told that members were put into a sorted set, or taken for one, in whose segment; not between those
-    /// of one command, of which a reader would see a part.
-    pub(super) fn note_puts(&mut self, key: KeyRef<'_>, segment: &mut Segment, retired: &mut Retired) {
-        let found = self.sets.find_mut(key.hash.0, |set| set.is_at(key));
+    /// Is told that members were put into a sorted set, or taken for one, in whose segment. `true` if
+    /// [`Collected::put_in_apart`] is to follow.
+    pub(super) fn note_puts(&mut self, key: KeyRef<'_>, segment: &Segment) -> bool {
+        if let Some(set) = self.sets.find(key.hash.0, |set| set.is_at(key)) {
+            return set.count >= set.wanted;
+        }
         let KeyRef { db, hash, key } = key;
-        if let Some(set) = found {
-            if set.count >= set.wanted {
-                self.bytes -= set.members.len();
-                set.put_in(segment, retired);
-                set.wanted = wanted(segment.large_sorted_set(hash, key), self.members_min);
-            }
-        } else if let Some(members) = segment.large_sorted_set(hash, key) {
+        if let Some(members) = segment.large_sorted_set(hash, key) {
             let (members, wanted) = (Vec::new(), wanted(Some(members), self.members_min));
             let set = Set { db, key: key.into(), hash, members, count: 0, wanted, last: Lsn::ZERO };
             self.sets.insert_unique(hash.0, set, |set| set.hash.0);
             self.bytes += KEY_BYTES + key.len();
         }
+        false
+    }
+
+    /// Puts in what is collected of a key; not between the records of one command, of which a reader would
+    /// see a part.
+    pub(super) fn put_in_apart(&mut self, key: KeyRef<'_>, table: &Table, retired: &mut Retired) {
+        let Some(set) = self.sets.find_mut(key.hash.0, |set| set.is_at(key)) else { return };
+        self.bytes -= set.members.len();
+        set.put_in_apart(table, retired);
+        let (_, segment) = table.read_of(key.hash);
+        set.wanted = wanted(segment.large_sorted_set(key.hash, key.key), self.members_min);
     }
 
     /// Whether what is collected takes too much memory.
@@ -118,8 +148,7 @@ impl Collected {
     /// Puts all in.
     pub(super) fn put_all_in(&mut self, tables: &[Arc<Table>], retired: &mut Retired) {
         for mut set in self.sets.drain() {
-            let (_, mut segment) = tables[usize::from(set.db)].write_of(set.hash);
-            set.put_in(&mut segment, retired);
+            set.put_in_apart(&tables[usize::from(set.db)], retired);
         }
         self.bytes = 0;
     }

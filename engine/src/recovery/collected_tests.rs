@@ -79,10 +79,12 @@ fn outcome(seed: u64, collects: bool) -> Outcome {
             misfits.extend((!fits).then_some(lsn));
         }
         // As at the end of a command's records.
-        if collects && matches!(change, Change::ZSetPut { .. }) && dice.random_bool(0.7) {
-            collected.note_puts(at, &mut segment, &mut retired);
-        }
+        let ends = collects && matches!(change, Change::ZSetPut { .. }) && dice.random_bool(0.7);
+        let is_due_now = ends && collected.note_puts(at, &segment);
         drop(segment);
+        if is_due_now {
+            collected.put_in_apart(at, &tables[0], &mut retired);
+        }
         let is_due = rng.random_bool(0.001);
         if is_due || collected.is_full() {
             collected.put_all_in(&tables, &mut retired);

@@ -115,10 +115,12 @@ pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathere
                 table.note_due(index, effect.expiry);
                 (made, expiring) = (made + effect.keys, expiring + effect.expiring);
             }
-            if puts {
-                aside.collected.note_puts(run.key_ref(), &mut segment, &mut aside.retired);
-            }
+            let is_due = puts && aside.collected.note_puts(run.key_ref(), &segment);
             longest = longest.max(segment.len());
+            drop(segment);
+            if is_due {
+                aside.collected.put_in_apart(run.key_ref(), table, &mut aside.retired);
+            }
         }
         table.count(index, made, expiring);
         if made > 0 && table.is_crowded(longest) {

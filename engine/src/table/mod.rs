@@ -15,7 +15,7 @@ pub mod visit;
 pub use crate::value::Garbage;
 pub use directory::{ScanBudget, Table};
 pub use entry::{Applied, Entry, Mismatch, Retired};
-pub(crate) use entry::{Remains, touch_all};
+pub(crate) use entry::{Built, Remains, touch_all};
 pub(crate) use hash::Placed;
 pub use hash::{END, KeyHash, KeyRef};
 pub use readers::{Reader, Readers, Retained, VIEWS, Waiting};

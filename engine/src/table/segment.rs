@@ -6,12 +6,13 @@
 //! - `removed` ≥ the `Lsn` of every removal from this segment;
 //! - `remset` has a version for each view that has not passed a key yet and saw another entry of it.
 
-use super::entry::{Applied, Entry, Remains, Retired, touch_all};
+use super::entry::{Applied, Built, Entry, Remains, Retired, touch_all};
 use super::hash::{KeyHash, KeyRef};
 use super::readers::Waiting;
 use super::remset::Remset;
 use super::slots::{Place, Slots};
 use crate::record::{Change, Lsn, Stamped, UnixMs};
+use crate::value::zset::ZSetTrees;
 use crate::value::{is_same, left};
 
 /// Slots that are drawn at random before a walk looks for one that is used.
@@ -205,6 +206,20 @@ impl Segment {
         let place = self.place_of(hash, key);
         let place = place.expect("the sorted set is there as long as it is collected");
         self.entries.at_mut(place).put_members(members, lsn, retired);
+    }
+
+    /// Puts trees in the place of those of a large sorted set, from which they were built apart; for a replay,
+    /// while nobody else changes it. Returns those that it had.
+    pub(crate) fn put_built(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        built: Built<'_>,
+        retired: &mut Retired,
+    ) -> Option<ZSetTrees> {
+        let place = self.place_of(hash, key);
+        let place = place.expect("the sorted set is there as long as it is collected");
+        self.entries.at_mut(place).put_built(built, retired)
     }
 
     /// Puts in an entry that was stored; `false`, and nothing has changed, if its key is there already.

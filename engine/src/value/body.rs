@@ -15,6 +15,7 @@ use super::string::WHOLE_BYTES_MAX;
 use super::thin::Either;
 use super::thin::Which::{Large, Small};
 use super::tree::{Link, Order};
+use super::zset::ZSetTrees;
 use super::{HashRef, ListRef, SetRef, ValueRef, ZSetRef, elements_of, hash, image, limits, list, set, zset};
 use crate::record::{BYTES_MAX, Kind, Lsn, Made, Side};
 
@@ -329,6 +330,17 @@ impl Body {
         {
             self.note_limits(self.count(), longest, &[]);
         }
+    }
+
+    /// Puts trees in the place of its own, which it returns; `longest` is the longest member that is new.
+    /// REQUIRES: a large sorted set.
+    pub(crate) fn zset_replace(&mut self, trees: ZSetTrees, longest: Option<&[u8]>) -> Option<ZSetTrees> {
+        let (_, Some(Nodes::ZSet(own))) = self.parts_mut() else { return None };
+        let old = std::mem::replace(own, trees);
+        if let Some(longest) = longest {
+            self.note_limits(self.count(), longest, &[]);
+        }
+        Some(old)
     }
 
     /// Takes out an element by its name; the `Lsn` that it had.

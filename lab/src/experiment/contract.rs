@@ -85,6 +85,8 @@ pub trait Experiment {
     /// True if a run continues its file of results, a line for each cell. False if `measure` writes lines of
     /// its own, one for each repeat, and shows its own progress.
     const CONTINUES: bool = true;
+    /// True if it measures any servers that it is given, not variants of its own.
+    const HAS_PEERS: bool = !Self::CONTINUES;
     /// The parameters of one measurement.
     type Cell: Cell;
     /// The results of a cell.

@@ -19,7 +19,9 @@ use super::readers::Retained;
 use crate::record::{BYTES_MAX, Change, Kind, Lsn, Made, Side, UnixMs};
 use crate::value::block::Header;
 use crate::value::body::Body;
+use crate::value::nodes::Nodes;
 use crate::value::stored::{NotStored, Stored};
+use crate::value::zset::ZSetTrees;
 use crate::value::{Garbage, HashRef, ValueRef, left, limits};
 
 /// The result of a change to an entry.
@@ -48,6 +50,18 @@ pub struct Retired {
     /// The leftovers of the last entry that lost its last element; for a replay, which may see a key empty
     /// where it never was.
     pub(crate) remains: Option<Remains>,
+}
+
+/// Trees that were built from those of a large sorted set and more members.
+pub(crate) struct Built<'m> {
+    /// The trees.
+    pub trees: ZSetTrees,
+    /// The longest member that is new.
+    pub longest: Option<&'m [u8]>,
+    /// The `Lsn`s of members that have newer ones.
+    pub replaced: Vec<Lsn>,
+    /// The newest.
+    pub lsn: Lsn,
 }
 
 impl Retired {
@@ -481,6 +495,25 @@ impl Entry {
             |old| retired.lsns.extend(Some(old).filter(|old| image.is_none_or(|image| *old > image)));
         self.body.zset_put_all(members, retire);
         self.body.block_mut().set_lsn(lsn);
+    }
+
+    /// The trees of a large sorted set.
+    pub(crate) fn sorted_set(&self) -> Option<&ZSetTrees> {
+        match self.body.nodes() {
+            Some(Nodes::ZSet(trees)) => Some(trees),
+            _ => None,
+        }
+    }
+
+    /// Takes trees that were built from its own and other members, and returns its own. REQUIRES: a large
+    /// sorted set.
+    pub(super) fn put_built(&mut self, built: Built<'_>, retired: &mut Retired) -> Option<ZSetTrees> {
+        let Built { trees, longest, replaced, lsn } = built;
+        let image = self.body.block().header().base;
+        let is_own = |old: &Lsn| image.is_none_or(|image| *old > image);
+        retired.lsns.extend(replaced.into_iter().filter(is_own));
+        self.body.block_mut().set_lsn(lsn);
+        self.body.zset_replace(trees, longest)
     }
 
     fn apply_list(&mut self, change: &Change<'_>, lsn: Lsn, retired: &mut Retired) -> Result<(), Mismatch> {

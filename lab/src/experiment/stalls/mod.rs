@@ -148,6 +148,7 @@ impl Experiment for Stalls {
     const QUESTION: &'static str = "How long do clients wait while the server does something large besides? \
         (checkpoint, compaction, backup, index, SQL, commands on large collections)";
     const FIGURES: &'static str = include_str!("../../../figures/stalls.toml");
+    const HAS_PEERS: bool = true;
     type Cell = Cell;
     type Figures = Figures;
 
