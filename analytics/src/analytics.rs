@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, TableProviderFactory};
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::memory_pool::{GreedyMemoryPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -103,7 +103,7 @@ impl Analytics {
             .set_bool("datafusion.execution.skip_physical_aggregate_schema_check", true)
             // `ByIndex` does it, where few rows are wanted.
             .set_bool("datafusion.optimizer.enable_sort_pushdown", false);
-        let pool = TrackConsumersPool::new(FairSpillPool::new(options.memory_bytes), CONSUMERS_NAMED);
+        let pool = TrackConsumersPool::new(GreedyMemoryPool::new(options.memory_bytes), CONSUMERS_NAMED);
         let nothing_on_disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(pool))

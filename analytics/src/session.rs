@@ -34,7 +34,7 @@ use crate::plan::access::parts_of;
 use crate::statement::activity;
 use crate::statement::instant::Instant;
 use crate::statement::outcome::Outcome;
-use crate::statement::query::{Owner, Query, Running};
+use crate::statement::query::{Fetching, Owner, Query, Running};
 use crate::statement::scan_context::ScanContext;
 use crate::statement::work::{Work, work_of};
 use crate::table::index;
@@ -130,7 +130,7 @@ impl Session {
         let (statement, to) = export::of_statement(statement)?;
         check_names_of(&statement)?;
         let statement = mended_any(statement)?;
-        let running = self.begin_query(sql, timeout, false);
+        let running = self.begin_query(sql, timeout, Fetching::AtOnce);
         let (session, query) = (self.clone(), running.query().clone());
         self.unless_stopped(running, async move {
             match to {
@@ -187,8 +187,9 @@ impl Session {
         sql: &str,
         plan: LogicalPlan,
         timeout: Option<Duration>,
+        fetching: Fetching,
     ) -> Result<Outcome, QueryError> {
-        self.run_plan(plan, self.begin_query(sql, timeout, false)).await
+        self.run_plan(plan, self.begin_query(sql, timeout, fetching)).await
     }
 
     /// Opens a cursor of the block.
@@ -197,7 +198,7 @@ impl Session {
         sql: &str,
         plan: LogicalPlan,
     ) -> Result<Outcome, QueryError> {
-        self.run_plan(plan, self.begin_query(sql, None, true)).await
+        self.run_plan(plan, self.begin_query(sql, None, Fetching::ByCursor)).await
     }
 
     async fn run_plan(self: &Arc<Self>, plan: LogicalPlan, running: Running) -> Result<Outcome, QueryError> {
@@ -217,11 +218,11 @@ impl Session {
         Ok(Outcome { count: Some(count), ..Outcome::of("COPY", told) })
     }
 
-    fn begin_query(&self, sql: &str, timeout: Option<Duration>, is_cursor: bool) -> Running {
-        if !is_cursor {
+    fn begin_query(&self, sql: &str, timeout: Option<Duration>, fetching: Fetching) -> Running {
+        if fetching != Fetching::ByCursor {
             self.owner.take_unreadable();
         }
-        let running = self.analytics.queries.begin(&self.owner, sql, timeout, is_cursor);
+        let running = self.analytics.queries.begin(&self.owner, sql, timeout, fetching);
         *self.newest.lock() = Arc::downgrade(running.query());
         running
     }
@@ -334,10 +335,10 @@ impl Session {
         let idle = store.engine().filter(|engine| !engine.clients_wait());
         let databases = idle.map_or_else(Vec::new, |engine| engine.keyspace());
         let keys = databases.iter().map(|(keys, _)| *keys).max().unwrap_or(0);
-        let parts = match query.is_cursor() {
-            // It reads what is fetched, and nothing ahead.
-            true => 1,
-            false => parts_of(keys, bits.for_each(scans_of(&plan)?, state.config().target_partitions())),
+        let parts = match query.is_read_at_once() {
+            // Parts would read ahead of what is fetched, and keep their views until the rest is.
+            false => 1,
+            true => parts_of(keys, bits.for_each(scans_of(&plan)?, state.config().target_partitions())),
         };
         let turns = self.analytics.turns.clone();
         let context = ScanContext { instant, query: query.clone(), turns };

@@ -176,6 +176,24 @@ async fn no_sum_of_parts_is_ever_off() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scan_that_finds_nothing_lets_other_statements_have_their_turn() {
+    let house = House::with(AnalyticsOptions { threads: 1, ..options(None) }).await;
+    (0..100_000).for_each(|key| house.set(0, &format!("key:{key}"), b"some", None));
+    let ended = std::sync::Mutex::new(Vec::new());
+    let long = async {
+        let none = "SELECT count(*) FROM keyspace.strings WHERE value = 'none'";
+        assert_eq!(ask(&house.session(), none).await.unwrap(), ["0"]);
+        ended.lock().unwrap().push("long");
+    };
+    let short = async {
+        assert_eq!(ask(&house.session(), "SELECT 1").await.unwrap(), ["1"]);
+        ended.lock().unwrap().push("short");
+    };
+    tokio::join!(long, short);
+    assert_eq!(*ended.lock().unwrap(), ["short", "long"], "there is one thread for both");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_sum_by_an_index_is_ever_off() {
     let house = rich().await;
     let all = (ACCOUNTS as i64 * BALANCE).to_string();

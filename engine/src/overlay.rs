@@ -106,15 +106,24 @@ impl Overlay {
         self.databases[db as usize].below
     }
 
-    /// Shadows a key, of which the table has `entry`. REQUIRES: it has no shadow yet.
-    pub(crate) fn shadow(&mut self, key: KeyRef<'_>, entry: Option<&Entry>, now: UnixMs) {
+    /// Shadows a key, of which the table has `entry`; `next` is the change that follows, if one does. What it
+    /// puts another value in the place of is not copied. REQUIRES: the key has no shadow yet.
+    pub(crate) fn shadow(
+        &mut self,
+        key: KeyRef<'_>,
+        entry: Option<&Entry>,
+        next: Option<&Change<'_>>,
+        now: UnixMs,
+    ) {
         let KeyRef { db, hash, key } = key;
         let below = match entry {
             None => Below::Nothing,
             Some(entry) if entry.is_expired(now) => Below::Expired,
             Some(_) => Below::Entry,
         };
-        let entry = entry.filter(|_| below == Below::Entry).cloned();
+        use Change::{Delete, Image, Prepared, Put};
+        let is_replaced = matches!(next, Some(Put { .. } | Image { .. } | Prepared { .. } | Delete));
+        let entry = entry.filter(|_| below == Below::Entry && !is_replaced).cloned();
         let shadow = Shadow { key: key.into(), entry, below };
         self.databases[db as usize].shadows.insert_unique(hash.0, shadow, rehash);
     }

@@ -23,7 +23,7 @@ pub struct Machine {
 impl Machine {
     /// Describes the machine that this runs on.
     pub fn look() -> Machine {
-        let processor = CpuInfo::current().ok().and_then(|cores| cores.model_name(0).map(str::to_owned));
+        let processor = CpuInfo::current().ok().and_then(|cores| processor(&cores));
         let memory = Meminfo::current().map_or(0, |memory| memory.mem_total);
         let name = rustix::system::uname();
         Machine {
@@ -33,6 +33,17 @@ impl Machine {
             system: format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy()),
         }
     }
+}
+
+/// The name of the processor, with its family and model where the system tells them: a virtual machine may hide
+/// its generation in the name alone.
+fn processor(cores: &CpuInfo) -> Option<String> {
+    let name = cores.model_name(0)?;
+    let numbers = ["cpu family", "model"].map(|field| cores.get_field(0, field));
+    Some(match numbers {
+        [Some(family), Some(model)] => format!("{name}, family {family}, model {model}"),
+        _ => name.to_owned(),
+    })
 }
 
 /// The kind of file system that holds a directory, and where it is mounted, such as `ext4 at /`.

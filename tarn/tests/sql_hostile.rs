@@ -24,8 +24,12 @@ struct Served {
 
 impl Served {
     fn start() -> Served {
+        Served::start_with(&[])
+    }
+
+    fn start_with(more: &[&str]) -> Served {
         let port = free_port();
-        let running = Running::start(&["--sql-port", &port.to_string(), "--analytics-threads", "1"]);
+        let running = Running::start(&[&["--sql-port", &port.to_string()], more].concat());
         let mut client = running.connect();
         let ends = Arc::new(AtomicBool::new(false));
         let until = ends.clone();
@@ -279,7 +283,7 @@ fn statements_without_end_are_cancelled() {
 
 #[test]
 fn statements_without_end_hold_up_nobody() {
-    let served = Served::start();
+    let served = Served::start_with(&["--analytics-threads", "1"]);
     for endless in ENDLESS {
         let (mut left, mut other) = busy(&served, endless);
         // There is one thread for statements.

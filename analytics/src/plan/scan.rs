@@ -212,10 +212,9 @@ impl ExecutionPlan for KeyScan {
                     // A part runs in a task of its own, where nothing else says so.
                     new_turn();
                     let next = scan.next()?;
-                    let had_turn = turn.is_some();
-                    drop(turn);
-                    if had_turn {
-                        // The next scan has the turn now, and may wait for this thread.
+                    if turn.is_some() || matches!(next, Next::Pause) {
+                        // The next scan has the turn now, and may wait for this thread; or another statement.
+                        drop(turn);
                         tokio::task::yield_now().await;
                     }
                     break match next {

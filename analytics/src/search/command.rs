@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::analytics::Analytics;
 use crate::error::QueryError;
+use crate::statement::query::Fetching;
 
 use super::cursor::{Cursor, Cursors};
 use super::declared::DeclaredIndexes;
@@ -152,7 +153,8 @@ impl Asked<'_> {
         let aggregate = Aggregate::read(words)?;
         let session = self.search.analytics.session();
         let (plan, shown) = pipeline::plan(&aggregate, &index, self.search.analytics.store())?;
-        let outcome = session.run_planned(self.said, plan, aggregate.timeout).await?;
+        let fetching = if aggregate.pace.is_some() { Fetching::InParts } else { Fetching::AtOnce };
+        let outcome = session.run_planned(self.said, plan, aggregate.timeout, fetching).await?;
         let cursor = Cursor::new(&index.name, session, outcome, shown, self.is_resp3);
         match aggregate.pace {
             None => cursor.all().await,

@@ -13,6 +13,7 @@ use futures::StreamExt;
 use crate::analytics::Analytics;
 use crate::error::QueryError;
 use crate::statement::outcome::Outcome;
+use crate::statement::query::Fetching;
 
 use super::error::SearchError;
 use super::filter::{filter_of, range};
@@ -134,7 +135,7 @@ impl Find {
             }
         };
         let plan: LogicalPlan = plan.build()?;
-        let outcome = session.run_planned(said, plan, self.timeout).await?;
+        let outcome = session.run_planned(said, plan, self.timeout, Fetching::AtOnce).await?;
         let (total, rows) = match is_count {
             true => (count_of(outcome).await?, Vec::new()),
             false => {

@@ -28,6 +28,17 @@ impl Owner {
     }
 }
 
+/// The way in which the rows of a statement are fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fetching {
+    /// All, one after the other.
+    AtOnce,
+    /// Some now, and others when the client wants them.
+    InParts,
+    /// The same by the cursor of a block.
+    ByCursor,
+}
+
 /// A statement that runs.
 pub struct Query {
     /// Its number, since the start of the server.
@@ -40,8 +51,7 @@ pub struct Query {
     timeout: Option<Duration>,
     /// The views that it reads through, once it has been planned.
     holds: OnceLock<Arc<Holds>>,
-    /// Whether it runs only when rows are fetched.
-    is_cursor: bool,
+    fetching: Fetching,
     /// Scans of tables that it has.
     scans: AtomicU64,
     /// Positions that they have passed, of [`END`] each.
@@ -68,7 +78,12 @@ impl Query {
 
     /// Whether it runs only when rows are fetched.
     pub fn is_cursor(&self) -> bool {
-        self.is_cursor
+        self.fetching == Fetching::ByCursor
+    }
+
+    /// Whether all of its rows are fetched, one after the other.
+    pub(crate) fn is_read_at_once(&self) -> bool {
+        self.fetching == Fetching::AtOnce
     }
 
     /// Whether it waits for bits.
@@ -206,7 +221,7 @@ impl Queries {
         owner: &Arc<Owner>,
         sql: &str,
         timeout: Option<Duration>,
-        is_cursor: bool,
+        fetching: Fetching,
     ) -> Running {
         let id = self.totals.begun.fetch_add(1, Ordering::Relaxed) + 1;
         let query = Arc::new(Query {
@@ -216,7 +231,7 @@ impl Queries {
             began: Instant::now(),
             timeout,
             holds: OnceLock::new(),
-            is_cursor,
+            fetching,
             scans: AtomicU64::new(0),
             passed: AtomicU64::new(0),
             rows: AtomicU64::new(0),

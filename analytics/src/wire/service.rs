@@ -48,6 +48,7 @@ use crate::analytics::Analytics;
 use crate::catalog::settings::STATEMENT;
 use crate::error::QueryError;
 use crate::session::Session;
+use crate::statement::query::Fetching;
 
 /// The handlers of a connection.
 pub(super) struct Handlers {
@@ -159,6 +160,7 @@ struct Prepared<'p> {
     plan: &'p LogicalPlan,
     parameters: ParamValues,
     format: &'p Format,
+    fetching: Fetching,
 }
 
 impl Service {
@@ -240,7 +242,7 @@ impl Service {
         };
         let plan = with_parameters(prepared.plan, &prepared.parameters)?;
         let told = described(&self.session.typed(prepared.plan));
-        let ran = self.session.run_planned(&text, plan, timeout).await;
+        let ran = self.session.run_planned(&text, plan, timeout, prepared.fetching).await;
         response(ran.map_err(refusal)?, Some(&told), prepared.format, options)
     }
 
@@ -362,7 +364,7 @@ impl ExtendedQueryHandler for Service {
         Ok(())
     }
 
-    async fn do_query<C>(&self, client: &mut C, portal: &Portal<Stored>, _: usize) -> PgWireResult<Response>
+    async fn do_query<C>(&self, client: &mut C, portal: &Portal<Stored>, rows_max: usize) -> PgWireResult<Response>
     where
         C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
         C::PortalStore: PortalStore<Statement = Stored>,
@@ -378,7 +380,8 @@ impl ExtendedQueryHandler for Service {
         let inferred: Vec<_> = inferred.iter().map(Option::as_ref).collect();
         let wire: Vec<_> = wire.iter().map(Some).collect();
         let parameters = deserialize_parameters_with_server_types(portal, &inferred, &wire)?;
-        let prepared = Prepared { plan, parameters, format: &portal.result_column_format };
+        let fetching = if rows_max > 0 { Fetching::InParts } else { Fetching::AtOnce };
+        let prepared = Prepared { plan, parameters, format: &portal.result_column_format, fetching };
         self.answer(&Known::Sql(Box::new(statement.clone())), Some(prepared), client).await
     }
 }

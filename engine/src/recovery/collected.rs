@@ -51,19 +51,16 @@ impl Set {
         self.count = 0;
     }
 
-    /// The same without the latch of the segment while trees are built again, as all keys of a store with few
-    /// may be in one segment.
+    /// The same without the latch of the segment meanwhile, as all keys of a store with few may be in one
+    /// segment. Nobody else changes the sorted set.
     fn put_in_apart(&mut self, table: &Table, retired: &mut Retired) {
-        let shared = {
-            let (_, segment) = table.read_of(self.hash);
-            let trees = segment.find(self.hash, &self.key).and_then(Entry::sorted_set);
-            trees.filter(|trees| trees.builds_again_for(self.count)).cloned()
-        };
-        let Some(mut trees) = shared.filter(|_| self.count > 0) else {
-            let (_, mut segment) = table.write_of(self.hash);
-            self.put_in(&mut segment, retired);
+        if self.count == 0 {
             return;
-        };
+        }
+        let (_, segment) = table.read_of(self.hash);
+        let trees = segment.find(self.hash, &self.key).and_then(Entry::sorted_set).cloned();
+        let mut trees = trees.expect("the sorted set is there as long as it is collected");
+        drop(segment);
         let mut replaced = Vec::new();
         let longest = trees.put_all(&self.members, |lsn| replaced.push(lsn));
         let built = Built { trees, longest, replaced, lsn: self.last };
@@ -128,6 +125,11 @@ impl Collected {
             self.bytes += KEY_BYTES + key.len();
         }
         false
+    }
+
+    /// Whether members of a key are collected.
+    pub(super) fn has(&self, key: KeyRef<'_>) -> bool {
+        self.sets.find(key.hash.0, |set| set.is_at(key)).is_some_and(|set| set.count > 0)
     }
 
     /// Puts in what is collected of a key; not between the records of one command, of which a reader would

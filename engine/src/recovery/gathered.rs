@@ -102,6 +102,11 @@ pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathere
         table.fetch(runs.iter().map(|run| run.hash));
         let (mut made, mut expiring, mut longest, mut index) = (0, 0, 0, 0);
         for run in runs {
+            let own = &changes.as_slice()[..run.records];
+            let is_put = |change: &(Lsn, Change<'_>)| matches!(change.1, Change::ZSetPut { .. });
+            if aside.collected.has(run.key_ref()) && !own.iter().all(is_put) {
+                aside.collected.put_in_apart(run.key_ref(), table, &mut aside.retired);
+            }
             let mut segment;
             (index, segment) = table.write_of(run.hash);
             let mut puts = false;

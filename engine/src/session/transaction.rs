@@ -42,7 +42,7 @@ impl Latched<'_> {
     /// REQUIRES: it was begun by `Exclusive::transact`.
     pub fn prepare(&mut self, keys: &[KeyRef<'_>]) {
         for key in keys {
-            self.shadow(*key);
+            self.shadow(*key, None);
         }
     }
 
@@ -55,7 +55,7 @@ impl Latched<'_> {
             match &write {
                 Write::Key { db, key, change } => {
                     let place = self.key_ref(*db, key);
-                    self.shadow(place);
+                    self.shadow(place, Some(change));
                     let overlay = self.overlay.as_mut().expect("a transaction has begun");
                     let deletes = overlay.apply(place, change);
                     let delete = || Write::Key { db: *db, key: key.clone(), change: Change::Delete };
@@ -70,16 +70,17 @@ impl Latched<'_> {
         }
     }
 
-    /// Copies a key to the overlay, if it is not there yet. Its newest record counts as seen.
-    fn shadow(&mut self, key: KeyRef<'_>) {
+    /// Copies a key to the overlay, if it is not there yet, for a change that follows if one does. Its newest
+    /// record counts as seen.
+    fn shadow(&mut self, key: KeyRef<'_>, next: Option<&Change<'_>>) {
         let mut overlay = self.overlay.take().expect("a transaction has begun");
         if overlay.find(key).is_none() {
             match overlay.below(key.db) {
-                None => overlay.shadow(key, None, self.now),
+                None => overlay.shadow(key, None, next, self.now),
                 Some(below) => self.with_segment(below, key.hash, |segment| {
                     let entry = segment.find(key.hash, key.key);
                     self.see(entry.map_or(segment.removed(), Entry::lsn).max(self.floor(below)));
-                    overlay.shadow(key, entry, self.now);
+                    overlay.shadow(key, entry, next, self.now);
                 }),
             }
         }

@@ -277,11 +277,6 @@ impl ZSetTrees {
         ZSetTrees { index, ranking }
     }
 
-    /// Whether the trees are built again to put in so many members.
-    pub(crate) fn builds_again_for(&self, members: usize) -> bool {
-        members >= self.index.len() / MANY
-    }
-
     /// Gives packed members their scores in turn, and builds the trees again if they are many; `replaced` is
     /// told the `Lsn`s that they had. Returns the longest member that was not there.
     pub(crate) fn put_all<'m>(
@@ -296,7 +291,7 @@ impl ZSetTrees {
             }
         };
         let items = packed::items(ZSET, members);
-        if !self.builds_again_for(items.clone().count()) {
+        if items.clone().count() < self.index.len() / MANY {
             for item in items {
                 match self.put(item.name, item.score(), item.lsn()) {
                     Some(old) => replaced(old),

@@ -102,9 +102,8 @@ pub fn conduct_load<T: Send>(
     let collect = |is_over: &_| if is_open { ledger::collect(server, is_over) } else { Ok(None) };
     // Its flag is the end of the cue.
     let conduct = |_: &_| {
-        let told = conduct(&cue);
-        cue.end();
-        told
+        let _ends = Ends(&cue);
+        conduct(&cue)
     };
     let run = || {
         let pinned = Pinned::to(&setting.load_cores);
@@ -117,6 +116,15 @@ pub fn conduct_load<T: Send>(
     // If the load failed, the conductor only says that it ended.
     let result = result?.check()?;
     Ok(Conducted { result, ledger: ledger?, told, generator_preferred })
+}
+
+/// Ends a load when it is dropped, also by a panic.
+struct Ends<'c>(&'c Cue);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 /// The same with an open loop, at half of the throughput of a closed loop just before. Returns the requests a

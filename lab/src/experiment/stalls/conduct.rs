@@ -8,6 +8,7 @@ use super::work::Work;
 use crate::error::{LabError, Result};
 use crate::interrupt::{self, wait_for};
 use crate::load::Cue;
+use crate::process::Pinned;
 use crate::server::{Info, Server};
 use crate::setting::Setting;
 use tarn_resp::client::{self, Client};
@@ -30,7 +31,9 @@ pub(super) struct Script {
     work: Work,
     elements: u64,
     seed: u64,
-    /// The time of a stretch, at least.
+    /// Cores of the load, on which replies are read, too.
+    cores: Vec<usize>,
+    /// The time of a stretch.
     stretch: Duration,
     /// Times that the work is done.
     times: u32,
@@ -41,14 +44,22 @@ pub(super) struct Script {
 pub(super) struct Act {
     /// Its number.
     pub phase: usize,
-    /// Seconds that the work took, if it was done in this stretch.
-    pub took: Option<f64>,
+    /// True if the work was done in it.
+    pub has_work: bool,
+}
+
+/// The stretches, and the seconds that the work took, each time.
+#[derive(Debug, Default)]
+pub(super) struct Played {
+    pub acts: Vec<Act>,
+    pub took_s: Vec<f64>,
 }
 
 impl Script {
     pub(super) fn of(setting: &Setting, work: Work, elements: u64) -> Script {
         let times = if work.takes_all() { 1 } else { setting.repeats() };
-        Script { work, elements, seed: setting.seed, stretch: setting.time(0.2, 3.0), times }
+        let (cores, stretch) = (setting.load_cores.clone(), setting.time(0.2, 3.0));
+        Script { work, elements, seed: setting.seed, cores, stretch, times }
     }
 }
 
@@ -57,12 +68,19 @@ struct Conductor<'c> {
     script: &'c Script,
     cue: &'c Cue,
     client: Client,
-    acts: Vec<Act>,
+    /// The stretch that it is, and since when.
+    phase: usize,
+    since: Instant,
+    played: Played,
 }
 
 /// Plays the script. The load is still running afterwards.
-pub(super) fn conduct(server: &Server, script: &Script, cue: &Cue) -> Result<Vec<Act>> {
-    let mut conductor = Conductor { server, script, cue, client: server.client()?, acts: Vec::new() };
+pub(super) fn conduct(server: &Server, script: &Script, cue: &Cue) -> Result<Played> {
+    // The client that asks shall not take the core of the server.
+    let _pinned = Pinned::to(&script.cores)?;
+    let (client, since) = (server.client()?, Instant::now());
+    let mut conductor =
+        Conductor { server, script, cue, client, phase: 0, since, played: Played::default() };
     conductor.prepare()?;
     for time in 0..script.times {
         if time > 0 && script.work.takes_giant() {
@@ -70,25 +88,50 @@ pub(super) fn conduct(server: &Server, script: &Script, cue: &Cue) -> Result<Vec
         }
         conductor.pause(script.stretch / 3)?;
         conductor.rest()?;
-        conductor.work(time)?;
+        conductor.work()?;
         conductor.clean()?;
     }
-    conductor.pause(script.stretch / 3)?;
-    conductor.rest()?;
-    if script.work.giant().is_some() && !script.work.takes_giant() {
-        Reader::connect(server)?.run_text("UNLINK giant")?;
+    if !script.work.takes_all() {
+        conductor.pause(script.stretch / 3)?;
+        conductor.rest()?;
     }
-    Ok(conductor.acts)
+    if script.work.giant().is_some() && !script.work.takes_giant() {
+        conductor.reader()?.run_text("UNLINK giant", &|| conductor.check())?;
+    }
+    Ok(conductor.played)
 }
 
 impl Conductor<'_> {
-    /// A stretch without the work.
-    fn rest(&mut self) -> Result<()> {
-        let phase = self.cue.next();
-        self.pause(self.script.stretch)?;
-        self.acts.push(Act { phase, took: None });
+    fn reader(&self) -> Result<Reader> {
+        Reader::connect(self.server)
+    }
+
+    fn begin(&mut self) {
+        (self.phase, self.since) = (self.cue.next(), Instant::now());
+    }
+
+    fn end(&mut self, has_work: bool) {
+        self.played.acts.push(Act { phase: self.phase, has_work });
         // Requests of the time until the next stretch belong to none.
         self.cue.next();
+    }
+
+    /// A stretch without the work.
+    fn rest(&mut self) -> Result<()> {
+        self.begin();
+        self.pause(self.script.stretch)?;
+        self.end(false);
+        Ok(())
+    }
+
+    /// Begins another stretch where one has become as long as those without the work: the longest latency of a
+    /// longer time is longer.
+    fn part(&mut self) -> Result<()> {
+        self.check()?;
+        if self.since.elapsed() >= self.script.stretch {
+            self.played.acts.push(Act { phase: self.phase, has_work: true });
+            self.begin();
+        }
         Ok(())
     }
 
@@ -120,43 +163,40 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// A stretch with the work. What is done at once, is done once: the rest of the stretch shows what comes
-    /// after it.
-    fn work(&mut self, time: u32) -> Result<()> {
+    /// Stretches with the work, the last of which also shows what comes after it.
+    fn work(&mut self) -> Result<()> {
         let work = self.script.work;
-        let mut readers = Vec::new();
-        for _ in 0..if work == Work::Scans { MANY } else { 1 } {
-            readers.push(Reader::connect(self.server)?);
-        }
-        let phase = self.cue.next();
-        let began = Instant::now();
+        let many = if work == Work::Scans { MANY } else { 1 };
+        let mut readers = (0..many).map(|_| self.reader()).collect::<Result<Vec<_>>>()?;
+        self.begin();
+        let began = self.since;
         match work {
             Work::Nothing => {}
             Work::Checkpoint => {
-                self.background(&["BGSAVE"], "rdb_bgsave_in_progress", "rdb_last_bgsave_status")?
+                self.background(&["BGSAVE"], "rdb_bgsave_in_progress", "rdb_last_bgsave_status")?;
             }
             Work::Compaction => {
                 self.background(&["BGREWRITEAOF"], "aof_rewrite_in_progress", "aof_last_bgrewrite_status")?;
             }
             Work::Backup => {
-                let dir = format!("backup-{phase}-{time}");
+                let dir = format!("backup-{}", self.phase);
                 self.background(&["BACKUP", &dir], "backup_in_progress", "last_backup_status")?;
             }
             Work::Index => self.index()?,
             Work::Scan | Work::Scans => self.ask(&mut readers)?,
-            _ => readers[0].run_text(work.command())?,
+            _ => readers[0].run_text(work.command(), &|| self.check())?,
         }
-        let took = began.elapsed();
-        self.pause(self.script.stretch.saturating_sub(took))?;
-        self.acts.push(Act { phase, took: Some(took.as_secs_f64()) });
-        self.cue.next();
+        self.played.took_s.push(began.elapsed().as_secs_f64());
+        let left = self.script.stretch.saturating_sub(self.since.elapsed());
+        self.pause(left.max(self.script.stretch / 3))?;
+        self.end(true);
         Ok(())
     }
 
     /// Undoes the work, outside of all stretches.
     fn clean(&mut self) -> Result<()> {
         if let Some(command) = self.script.work.undo() {
-            Reader::connect(self.server)?.run_text(command)?;
+            self.reader()?.run_text(command, &|| self.check())?;
         }
         if self.script.work == Work::Index {
             self.client.call(&["SQL", "DROP INDEX by_field0"])?;
@@ -168,7 +208,7 @@ impl Conductor<'_> {
     fn background(&mut self, command: &[&str], in_progress: &str, status: &str) -> Result<()> {
         self.client.call(command)?;
         let ended = wait_for(LOOK_EVERY, PATIENCE, || {
-            self.check()?;
+            self.part()?;
             let info = Info::read(&mut self.client, "persistence")?;
             let is = |name: &str, value: &str| info.text(name).is_some_and(|own| own.trim() == value);
             if !is(in_progress, "0") || is("aof_rewrite_scheduled", "1") {
@@ -189,7 +229,7 @@ impl Conductor<'_> {
     fn index(&mut self) -> Result<()> {
         self.client.call(&["SQL", "CREATE INDEX by_field0 ON records (field0)"])?;
         let ended = wait_for(LOOK_EVERY, PATIENCE, || {
-            self.check()?;
+            self.part()?;
             let reply = self.client.call(&["SQL", "SHOW INDEXES"])?;
             // The last row, after that of the names; its fourth column is the permille that are built.
             let row = client::elements(&reply)?.last().map(client::elements).transpose()?;
@@ -204,8 +244,7 @@ impl Conductor<'_> {
         let began = Instant::now();
         let ask = |reader: &mut Reader| {
             loop {
-                reader.run(&["SQL", STATEMENT])?;
-                self.check()?;
+                reader.run(&["SQL", STATEMENT], &|| self.check())?;
                 if began.elapsed() >= self.script.stretch {
                     return Ok(());
                 }

@@ -1,6 +1,6 @@
 //! The large collections, and a client that does not keep their replies.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use tarn_resp::encode_command;
 
 /// Elements of a command that fills a collection.
 const FILL: u64 = 100;
-/// A reply of a command may take this long.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// A read waits this long before it is checked whether to go on.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Bytes of one read.
 const READ_BYTES: usize = 1 << 20;
 /// The reply to the request that follows a command: the end of the command's own.
@@ -93,13 +93,14 @@ impl Reader {
     pub(super) fn connect(server: &Server) -> Result<Reader> {
         let address = server.address();
         let stream = TcpStream::connect(address).doing(|| format!("connect to {address}"))?;
-        let set = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(PATIENCE)));
+        let set = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(LOOK_EVERY)));
         set.doing(|| format!("set up {address}"))?;
         Ok(Reader { stream, buffer: vec![0; READ_BYTES] })
     }
 
-    /// Runs a command of words, and reads its reply to the end. An error reply is an error.
-    pub(super) fn run(&mut self, words: &[&str]) -> Result<()> {
+    /// Runs a command of words, and reads its reply to the end, for as long as `check` has nothing against it.
+    /// An error reply is an error.
+    pub(super) fn run(&mut self, words: &[&str], check: &dyn Fn() -> Result<()>) -> Result<()> {
         let mut request = Vec::new();
         encode_command(&mut request, words);
         encode_command(&mut request, &["ECHO", "the end of all the reply"]);
@@ -107,8 +108,11 @@ impl Reader {
         // The last bytes that came, of which the end may be one; and the first ones.
         let (mut tail, mut head) = (Vec::new(), Vec::new());
         while !tail.ends_with(END) {
-            let read =
-                self.stream.read(&mut self.buffer).doing(|| format!("read the reply to {}", words[0]))?;
+            check()?;
+            let read = match self.stream.read(&mut self.buffer) {
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => continue,
+                read => read.doing(|| format!("read the reply to {}", words[0]))?,
+            };
             if read == 0 {
                 return Err(LabError::Reply(format!("the connection ended within {}", words[0])));
             }
@@ -128,8 +132,8 @@ impl Reader {
     }
 
     /// The same of a command as one text.
-    pub(super) fn run_text(&mut self, command: &str) -> Result<()> {
-        self.run(&command.split(' ').collect::<Vec<_>>())
+    pub(super) fn run_text(&mut self, command: &str, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        self.run(&command.split(' ').collect::<Vec<_>>(), check)
     }
 }
 

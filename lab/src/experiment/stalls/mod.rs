@@ -19,16 +19,18 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use self::conduct::{Played, Script};
 use self::work::Work;
 use super::contract::{self, Experiment, Measured, SPARE_BYTES};
 use crate::checkpoint::{BEAT, Conducted, Stretch, conduct_load, stretch_rows, together};
-use crate::error::Result;
+use crate::error::{LabError, Result};
+use crate::interrupt;
 use crate::ledger::Blame;
 use crate::load::{Group, KeyChoice, Mix, Pace, Phase};
 use crate::page::{Row, with};
 use crate::process;
 use crate::report::Report;
-use crate::server::{Persistence, Product};
+use crate::server::{Persistence, Product, Server};
 use crate::setting::{Contender, Setting, fill_silently, is_asked};
 use crate::ycsb;
 
@@ -141,6 +143,18 @@ impl Stalls {
         fill_silently(&contender.server, cell.records, records, self.setting.seed)?;
         Ok(contender)
     }
+
+    /// Runs the load while the work is done.
+    fn conduct(&self, cell: &Cell, server: &Server) -> Result<Conducted<Played>> {
+        let mix = ycsb::updates(UPDATES, KeyChoice::Uniform, cell.records);
+        let pace = Pace::Beats { rate: cell.rate, beat: BEAT };
+        let group = Group { name: "open", connections: CONNECTIONS, pace, mix };
+        let script = Script::of(&self.setting, cell.work, cell.elements);
+        let conduct = |cue: &_| conduct::conduct(server, &script, cue);
+        let Conducted { result, ledger, told, generator_preferred } =
+            conduct_load(&self.setting, server, group, conduct)?;
+        Ok(Conducted { result, ledger, told: told?, generator_preferred })
+    }
 }
 
 impl Experiment for Stalls {
@@ -182,20 +196,18 @@ impl Experiment for Stalls {
     }
 
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
-        let running = match self.running.take() {
+        let mut running = match self.running.take() {
             Some((contender, _)) => contender,
             None => self.start(cell)?,
         };
-        let mix = ycsb::updates(UPDATES, KeyChoice::Uniform, cell.records);
-        let pace = Pace::Beats { rate: cell.rate, beat: BEAT };
-        let group = Group { name: "open", connections: CONNECTIONS, pace, mix };
-        let script = conduct::Script::of(&self.setting, cell.work, cell.elements);
-        let conduct = |cue: &_| conduct::conduct(&running.server, &script, cue);
-        let Conducted { result, ledger, told, generator_preferred } =
-            conduct_load(&self.setting, &running.server, group, conduct)?;
-        let acts = told?;
+        // A server that ended by itself, such as for want of memory, is left out.
+        let conducted = self.conduct(cell, &running.server).map_err(|error| match interrupt::check() {
+            Err(interrupted) => interrupted,
+            Ok(()) => running.server.ended().map_or(error, |status| LabError::Ended { status }),
+        })?;
+        let Conducted { result, ledger, told: Played { acts, took_s }, generator_preferred } = conducted;
         let phases = |with: bool| {
-            let own = acts.iter().filter(|act| act.took.is_some() == with);
+            let own = acts.iter().filter(|act| act.has_work == with);
             own.filter_map(|act| result.watched.phases.get(act.phase)).collect::<Vec<_>>()
         };
         let (without, during) = (phases(false), phases(true));
@@ -208,7 +220,7 @@ impl Experiment for Stalls {
             during_all: together(&during),
             without_slow: blame(&without),
             during_slow: blame(&during),
-            took_s: acts.iter().filter_map(|act| act.took).collect(),
+            took_s,
             generator_preferred,
         };
         let (server, version) = (running.label.clone(), running.version.clone());
