@@ -212,9 +212,10 @@ impl ExecutionPlan for KeyScan {
                     // A part runs in a task of its own, where nothing else says so.
                     new_turn();
                     let next = scan.next()?;
-                    if turn.is_some() || matches!(next, Next::Pause) {
+                    let gives_way = turn.is_some() || matches!(next, Next::Pause);
+                    drop(turn);
+                    if gives_way {
                         // The next scan has the turn now, and may wait for this thread; or another statement.
-                        drop(turn);
                         tokio::task::yield_now().await;
                     }
                     break match next {

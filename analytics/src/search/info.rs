@@ -75,7 +75,8 @@ async fn counts(analytics: &Arc<Analytics>, index: &Index) -> Result<(i64, Vec<i
     }
     let plan = table.plan(analytics.store())?.aggregate(Vec::<Expr>::new(), counted)?.build()?;
     let session = analytics.session();
-    let mut outcome = session.run_planned(&format!("FT.INFO {}", index.name), plan, None, Fetching::AtOnce).await?;
+    let mut outcome =
+        session.run_planned(&format!("FT.INFO {}", index.name), plan, None, Fetching::AtOnce).await?;
     let mut found = vec![0; 1 + 2 * index.attributes.len()];
     while let Some(batch) = outcome.rows.next().await {
         let batch = batch.map_err(QueryError::from)?;

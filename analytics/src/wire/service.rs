@@ -364,7 +364,12 @@ impl ExtendedQueryHandler for Service {
         Ok(())
     }
 
-    async fn do_query<C>(&self, client: &mut C, portal: &Portal<Stored>, rows_max: usize) -> PgWireResult<Response>
+    async fn do_query<C>(
+        &self,
+        client: &mut C,
+        portal: &Portal<Stored>,
+        rows_max: usize,
+    ) -> PgWireResult<Response>
     where
         C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
         C::PortalStore: PortalStore<Statement = Stored>,

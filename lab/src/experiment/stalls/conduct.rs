@@ -79,8 +79,7 @@ pub(super) fn conduct(server: &Server, script: &Script, cue: &Cue) -> Result<Pla
     // The client that asks shall not take the core of the server.
     let _pinned = Pinned::to(&script.cores)?;
     let (client, since) = (server.client()?, Instant::now());
-    let mut conductor =
-        Conductor { server, script, cue, client, phase: 0, since, played: Played::default() };
+    let mut conductor = Conductor { server, script, cue, client, phase: 0, since, played: Played::default() };
     conductor.prepare()?;
     for time in 0..script.times {
         if time > 0 && script.work.takes_giant() {

@@ -110,7 +110,9 @@ impl Reader {
         while !tail.ends_with(END) {
             check()?;
             let read = match self.stream.read(&mut self.buffer) {
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => continue,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    continue;
+                }
                 read => read.doing(|| format!("read the reply to {}", words[0]))?,
             };
             if read == 0 {
