@@ -35,8 +35,8 @@ impl Machine {
     }
 }
 
-/// The name of the processor, with its family and model where the system tells them: a virtual machine may hide
-/// its generation in the name alone.
+/// The name of the processor, with its family and model where the system tells them: a virtual machine may
+/// hide its generation in the name alone.
 fn processor(cores: &CpuInfo) -> Option<String> {
     let name = cores.model_name(0)?;
     let numbers = ["cpu family", "model"].map(|field| cores.get_field(0, field));

@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::QueryError;
 use crate::guard::complexity::STACK_BYTES;
-use crate::guard::growth::new_turn;
+use crate::statement::constants::new_turn;
 
 /// The priority of queries: a tenth of what others get where there is not enough for all.
 const PRIORITY: i32 = 10;

@@ -8,7 +8,7 @@
 //!
 //! Operators reserve what they keep from the same number of bytes, apart from this.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 
@@ -30,6 +30,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use tarn_engine::lock::Mutex;
+
+use crate::statement::constants;
 
 /// Results of fewer bytes are not counted.
 const SMALL_BYTES: u64 = 64 << 10;
@@ -271,16 +273,6 @@ fn of_arrays(arg: &ColumnarValue, measure: impl Fn(&ArrayRef) -> Option<ArrayRef
     }
 }
 
-thread_local! {
-    /// Bytes of the constants that were made since [`new_turn`]: those of a statement that is being planned.
-    static CONSTANTS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Another statement may have its turn on this thread now.
-pub(crate) fn new_turn() {
-    CONSTANTS.set(0);
-}
-
 /// The results of all statements that are still there.
 #[derive(Debug)]
 struct Results {
@@ -297,7 +289,7 @@ impl Results {
         let mut there = self.there.lock();
         there.retain(|(array, _)| array.strong_count() > 0);
         let held: u64 = there.iter().map(|(_, bytes)| bytes).sum();
-        let held = held + CONSTANTS.get();
+        let held = held + constants::bytes();
         if held.saturating_add(bytes) <= self.bytes_max {
             return Ok(());
         }
@@ -309,7 +301,7 @@ impl Results {
 
     fn note(&self, result: &ColumnarValue) {
         match result {
-            ColumnarValue::Scalar(value) => CONSTANTS.set(CONSTANTS.get() + value.size() as u64),
+            ColumnarValue::Scalar(value) => constants::add(value.size() as u64),
             ColumnarValue::Array(array) => {
                 let bytes = array.get_array_memory_size() as u64;
                 if bytes >= SMALL_BYTES {

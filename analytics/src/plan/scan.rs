@@ -24,10 +24,10 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use tarn_engine::{Engine, IndexScan, Pointer};
 
 use crate::error::QueryError;
-use crate::guard::growth::new_turn;
 use crate::plan::access::{Access, Lookup};
 use crate::plan::estimate;
 use crate::plan::scan_stats::ScanStats;
+use crate::statement::constants::new_turn;
 use crate::statement::instant::{Needs, Planned, Reading};
 use crate::statement::query::Query;
 use crate::statement::scan_context::ScanContext;

@@ -51,8 +51,8 @@ impl Default for Bits {
 }
 
 impl Bits {
-    /// The views that each of some scans may have, at most so many, so that much is left for other statements:
-    /// clients that are slow to fetch rows keep theirs for long.
+    /// The views that each of some scans may have, at most so many, so that much is left for other
+    /// statements: clients that are slow to fetch rows keep theirs for long.
     pub(crate) fn for_each(&self, scans: usize, most: usize) -> usize {
         let left = (self.free.available_permits() / STATEMENTS_MIN).min(VIEWS_OF_ONE);
         (left / scans.max(1)).clamp(1, most)

@@ -3,6 +3,7 @@
 //! It imports `table` and `error`.
 
 pub(crate) mod activity;
+pub(crate) mod constants;
 pub(crate) mod durability;
 pub(crate) mod instant;
 pub(crate) mod outcome;

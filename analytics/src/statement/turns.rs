@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A turn ends when a batch of rows has been made, or after some steps through the table. What operators do
-//! with the rows is not part of it. A statement that is planned while clients wait has one part for each scan.
+//! with the rows is not part of it. A statement that is planned while clients wait has one part for each
+//! scan.
 
 use tarn_engine::Engine;
 use tokio::sync::{Mutex, MutexGuard};

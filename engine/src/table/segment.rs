@@ -208,8 +208,8 @@ impl Segment {
         self.entries.at_mut(place).put_members(members, lsn, retired);
     }
 
-    /// Puts trees in the place of those of a large sorted set, from which they were built apart; for a replay,
-    /// while nobody else changes it. Returns those that it had.
+    /// Puts trees in the place of those of a large sorted set, from which they were built apart; for a
+    /// replay, while nobody else changes it. Returns those that it had.
     pub(crate) fn put_built(
         &mut self,
         hash: KeyHash,

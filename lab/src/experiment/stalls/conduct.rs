@@ -123,8 +123,8 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// Begins another stretch where one has become as long as those without the work: the longest latency of a
-    /// longer time is longer.
+    /// Begins another stretch where one has become as long as those without the work: the longest latency of
+    /// a longer time is longer.
     fn part(&mut self) -> Result<()> {
         self.check()?;
         if self.since.elapsed() >= self.script.stretch {
@@ -151,7 +151,7 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// What the work needs, outside of all stretches.
+    /// Makes ready for the work, outside of all stretches.
     fn prepare(&mut self) -> Result<()> {
         if let Some(giant) = self.script.work.giant() {
             giant.fill(self.server, self.script.elements, self.script.seed)?;

@@ -98,8 +98,8 @@ impl Reader {
         Ok(Reader { stream, buffer: vec![0; READ_BYTES] })
     }
 
-    /// Runs a command of words, and reads its reply to the end, for as long as `check` has nothing against it.
-    /// An error reply is an error.
+    /// Runs a command of words, and reads its reply to the end, for as long as `check` has nothing against
+    /// it. An error reply is an error.
     pub(super) fn run(&mut self, words: &[&str], check: &dyn Fn() -> Result<()>) -> Result<()> {
         let mut request = Vec::new();
         encode_command(&mut request, words);

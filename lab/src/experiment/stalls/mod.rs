@@ -1,9 +1,9 @@
 //! Question: how long do clients wait while the server does something large besides?
 //!
-//! Variables: the server; the work that is done besides (a checkpoint, a compaction of the whole log, a backup,
-//! the building of an index, statements of SQL, a command on a large collection); the number of records.
-//! Expected: in Tarn the same latency with and without, whatever the work and however many records there are.
-//! Other servers run a command to its end before the next, and fork for their files.
+//! Variables: the server; the work that is done besides (a checkpoint, a compaction of the whole log, a
+//! backup, the building of an index, statements of SQL, a command on a large collection); the number of
+//! records. Expected: in Tarn the same latency with and without, whatever the work and however many records
+//! there are. Other servers run a command to its end before the next, and fork for their files.
 //!
 //! ```text
 //!   load       |warm-up| without | work | without | work | …      one open loop, the same for all
