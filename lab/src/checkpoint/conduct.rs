@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::trial::{Ask, Taken, Trial};
 use crate::error::{LabError, Result};
-use crate::interrupt::{self, wait_for};
+use crate::interrupt::wait_for;
 use crate::load::Cue;
 use crate::server::Info;
 use tarn_resp::client::{self, Client};
@@ -72,7 +72,7 @@ struct Conductor<'t> {
 /// Plays the script. The load is still running afterwards.
 pub(super) fn conduct(trial: &Trial, cue: &Cue, script: &Script) -> Result<Vec<Act>> {
     let mut conductor = Conductor::new(trial, cue)?;
-    conductor.pause(script.warmup)?;
+    cue.pause(script.warmup)?;
     conductor.rest(script.first)?;
     let mut taken = 0;
     while taken < script.checkpoints {
@@ -103,24 +103,7 @@ impl<'t> Conductor<'t> {
     fn rest(&mut self, time: Duration) -> Result<()> {
         let phase = self.cue.next();
         self.acts.push(Act { phase, taken: None, is_sql: false });
-        self.pause(time)
-    }
-
-    fn pause(&self, time: Duration) -> Result<()> {
-        let began = Instant::now();
-        while let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
-            self.check()?;
-            sleep(left.min(Duration::from_millis(20)));
-        }
-        Ok(())
-    }
-
-    fn check(&self) -> Result<()> {
-        interrupt::check()?;
-        if self.cue.has_ended() {
-            return Err(LabError::Reply("the load ended before its checkpoints".to_owned()));
-        }
-        Ok(())
+        self.cue.pause(time)
     }
 
     /// Takes a checkpoint in a stretch of its own. Returns how long it took.
@@ -149,7 +132,7 @@ impl<'t> Conductor<'t> {
         let (phase, began) = (self.cue.next(), Instant::now());
         loop {
             let reply = self.client.ask(&["SQL", statement])?;
-            self.check()?;
+            self.cue.check()?;
             if reply.is_error() {
                 // Such as: the old versions that it needs have no room.
                 eprintln!("a statement failed, and the stretch with SQL ends: {reply}");
@@ -166,7 +149,7 @@ impl<'t> Conductor<'t> {
         self.client.call(&["BGSAVE"])?;
         let mut asked = from;
         while last_save(&mut self.client)? == before {
-            self.check()?;
+            self.cue.check()?;
             if asked.elapsed() > ASK_EVERY {
                 asked = Instant::now();
                 look_for_failure(&mut self.client, from)?;
@@ -179,7 +162,7 @@ impl<'t> Conductor<'t> {
     fn rewrite(&mut self, from: Instant) -> Result<Duration> {
         self.client.call(&["BGREWRITEAOF"])?;
         let took = wait_for(LOOK_INTO_INFO_EVERY, PATIENCE, || {
-            self.check()?;
+            self.cue.check()?;
             let info = Info::read(&mut self.client, "persistence")?;
             let is = |name: &str, value: &str| info.text(name) == Some(value);
             let is_over = is("aof_rewrite_in_progress", "0") && !is("aof_rewrite_scheduled", "1");

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hdrhistogram::Histogram;
 
 use super::slowest::{Slow, Slowest};
+use crate::error::{LabError, Result};
+use crate::interrupt;
 use crate::process;
 
 /// The length of a moment of a timeline.
@@ -46,6 +49,25 @@ impl Cue {
     /// True if the load may end.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Fails after Ctrl-C, and if the load has ended.
+    pub fn check(&self) -> Result<()> {
+        interrupt::check()?;
+        match self.has_ended() {
+            true => Err(LabError::Reply("the load ended before the work beside it".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits for some time, and checks meanwhile.
+    pub fn pause(&self, time: Duration) -> Result<()> {
+        let began = Instant::now();
+        while let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
+            self.check()?;
+            sleep(left.min(MOMENT));
+        }
+        Ok(())
     }
 }
 

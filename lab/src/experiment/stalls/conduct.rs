@@ -1,12 +1,11 @@
 //! Does the work while the load runs, and tells the load where a stretch with it or without it begins.
 
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::giants::Reader;
 use super::work::Work;
 use crate::error::{LabError, Result};
-use crate::interrupt::{self, wait_for};
+use crate::interrupt::wait_for;
 use crate::load::Cue;
 use crate::process::Pinned;
 use crate::server::{Info, Server};
@@ -85,17 +84,17 @@ pub(super) fn conduct(server: &Server, script: &Script, cue: &Cue) -> Result<Pla
         if time > 0 && script.work.takes_giant() {
             conductor.prepare()?;
         }
-        conductor.pause(script.stretch / 3)?;
+        cue.pause(script.stretch / 3)?;
         conductor.rest()?;
         conductor.work()?;
         conductor.clean()?;
     }
     if !script.work.takes_all() {
-        conductor.pause(script.stretch / 3)?;
+        cue.pause(script.stretch / 3)?;
         conductor.rest()?;
     }
     if script.work.giant().is_some() && !script.work.takes_giant() {
-        conductor.reader()?.run_text("UNLINK giant", &|| conductor.check())?;
+        conductor.reader()?.run_text("UNLINK giant", &|| cue.check())?;
     }
     Ok(conductor.played)
 }
@@ -118,7 +117,7 @@ impl Conductor<'_> {
     /// A stretch without the work.
     fn rest(&mut self) -> Result<()> {
         self.begin();
-        self.pause(self.script.stretch)?;
+        self.cue.pause(self.script.stretch)?;
         self.end(false);
         Ok(())
     }
@@ -126,27 +125,10 @@ impl Conductor<'_> {
     /// Begins another stretch where one has become as long as those without the work: the longest latency of
     /// a longer time is longer.
     fn part(&mut self) -> Result<()> {
-        self.check()?;
+        self.cue.check()?;
         if self.since.elapsed() >= self.script.stretch {
             self.played.acts.push(Act { phase: self.phase, has_work: true });
             self.begin();
-        }
-        Ok(())
-    }
-
-    fn pause(&self, time: Duration) -> Result<()> {
-        let began = Instant::now();
-        while let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
-            self.check()?;
-            sleep(left.min(LOOK_EVERY));
-        }
-        Ok(())
-    }
-
-    fn check(&self) -> Result<()> {
-        interrupt::check()?;
-        if self.cue.has_ended() {
-            return Err(LabError::Reply("the load ended before the work beside it".to_owned()));
         }
         Ok(())
     }
@@ -183,11 +165,11 @@ impl Conductor<'_> {
             }
             Work::Index => self.index()?,
             Work::Scan | Work::Scans => self.ask(&mut readers)?,
-            _ => readers[0].run_text(work.command(), &|| self.check())?,
+            _ => readers[0].run_text(work.command(), &|| self.cue.check())?,
         }
         self.played.took_s.push(began.elapsed().as_secs_f64());
         let left = self.script.stretch.saturating_sub(self.since.elapsed());
-        self.pause(left.max(self.script.stretch / 3))?;
+        self.cue.pause(left.max(self.script.stretch / 3))?;
         self.end(true);
         Ok(())
     }
@@ -195,7 +177,7 @@ impl Conductor<'_> {
     /// Undoes the work, outside of all stretches.
     fn clean(&mut self) -> Result<()> {
         if let Some(command) = self.script.work.undo() {
-            self.reader()?.run_text(command, &|| self.check())?;
+            self.reader()?.run_text(command, &|| self.cue.check())?;
         }
         if self.script.work == Work::Index {
             self.client.call(&["SQL", "DROP INDEX by_field0"])?;
@@ -243,7 +225,7 @@ impl Conductor<'_> {
         let began = Instant::now();
         let ask = |reader: &mut Reader| {
             loop {
-                reader.run(&["SQL", STATEMENT], &|| self.check())?;
+                reader.run(&["SQL", STATEMENT], &|| self.cue.check())?;
                 if began.elapsed() >= self.script.stretch {
                     return Ok(());
                 }
