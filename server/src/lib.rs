@@ -53,7 +53,7 @@
 //!    7  persist
 //!    6  shared
 //!    5  store
-//!    4  analytics | observe
+//!    4  analytics | observe | pubsub
 //!    3  net
 //!    2  json | config
 //!    1  error | glob | version
@@ -67,6 +67,7 @@ pub mod net;
 pub mod serve;
 // Work on a data directory without a server: import and export.
 pub mod persist;
+mod pubsub;
 
 // Parts that the tests and fuzz targets of this repository reach. Other programs must not depend on them.
 #[doc(hidden)]

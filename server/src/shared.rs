@@ -23,6 +23,7 @@ use crate::observe::process::Heap;
 use crate::observe::rates::Rates;
 use crate::observe::slowlog::SlowLog;
 use crate::observe::stats::Stats;
+use crate::pubsub::PubSub;
 use crate::store::{Kept, Store};
 
 /// Elements above which a command runs in steps: fewer take less than a step.
@@ -46,6 +47,8 @@ pub struct Shared {
     pub attempts: Attempts,
     /// Slow commands.
     pub slowlog: SlowLog,
+    /// Channels and their subscribers.
+    pub pubsub: PubSub,
     /// `CLIENT PAUSE`.
     pub pause: Pause,
     /// Numbers of keys that may be reported without waiting for the disk.
@@ -92,6 +95,7 @@ impl Shared {
             clients: Clients::default(),
             attempts: Attempts::default(),
             slowlog,
+            pubsub: PubSub::new(workers),
             pause: Pause::default(),
             keyspace: Keyspace::default(),
             clock: Arc::new(SystemClock::new()),

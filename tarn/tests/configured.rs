@@ -94,7 +94,7 @@ fn every_stock_file_starts_the_server_with_the_command_line_on_top() {
         let named: Vec<&str> =
             messages.lines().filter(|line| line.contains("the server does not obey")).collect();
         assert_eq!(named.len(), 1, "{path:?}: {messages}");
-        assert!(named[0].contains("disable-thp"), "{messages}");
+        assert!(named[0].contains("set-proc-title"), "{messages}");
         // Redis's rules of `save` were in force: the end has kept the key.
         let _server = Process::spawn(tarn(&args).args(more).stderr(Stdio::null()));
         assert_eq!(Client::tcp("127.0.0.1", port).ask("GET k"), "v", "{path:?}");
@@ -107,7 +107,7 @@ fn every_stock_file_starts_the_server_with_the_command_line_on_top() {
 fn a_configuration_is_tested_without_touching_anything() {
     let folder = Folder::new();
     let dir = folder.path("not-there");
-    let path = file(&folder, "activedefrag yes\ndisable-thp yes\n");
+    let path = file(&folder, "activedefrag yes\nset-proc-title yes\n");
     let (path, dir_text) = (path.to_str().unwrap(), dir.to_str().unwrap());
     let all: [&[&str]; 2] =
         [&["--test-config", path, "--dir", dir_text], &[path, "--dir", dir_text, "--test-config"]];
@@ -115,7 +115,7 @@ fn a_configuration_is_tested_without_touching_anything() {
         let output = tarn(args).output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
         let said = said(&output);
-        for words in ["'activedefrag yes' is accepted", "activedefrag, disable-thp", "is valid"] {
+        for words in ["'activedefrag yes' is accepted", "activedefrag, set-proc-title", "is valid"] {
             assert!(said.contains(words), "{said}");
         }
         assert!(!dir.exists());

@@ -87,6 +87,39 @@ fn allow_files(files: u64) -> u64 {
 }
 
 #[test]
+fn a_client_that_does_not_read_its_messages_is_closed_and_the_others_read_all_of_them() {
+    let mut scene = Scene::new(&["--client-output-buffer-limit", "pubsub 1mb 0 0"]);
+    let (mut deaf, mut reader) = (scene.connect(), scene.connect());
+    deaf.write_all(b"SUBSCRIBE c\r\n").unwrap();
+    reader.write_all(b"SUBSCRIBE c\r\n").unwrap();
+    let confirmation = b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
+    for stream in [&mut deaf, &mut reader] {
+        let mut bytes = vec![0; confirmation.len()];
+        stream.read_exact(&mut bytes).unwrap();
+        assert_eq!(bytes, confirmation);
+    }
+    let before = scene.resident_bytes();
+    let mut closed_after = None;
+    for number in 0..4000 {
+        let payload = format!("{number:0>32768}");
+        let readers = scene.witness.ask(&format!("PUBLISH c {payload}"));
+        let expected = format!("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$32768\r\n{payload}\r\n");
+        let mut message = vec![0; expected.len()];
+        reader.read_exact(&mut message).unwrap();
+        assert!(message == expected.as_bytes(), "message {number}");
+        if readers == ":1" {
+            closed_after = Some(number);
+            break;
+        }
+    }
+    assert!(closed_after.is_some(), "the client that does not read is read for still");
+    let grown = scene.resident_bytes().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes more");
+    scene.wait_for_clients(1);
+    assert!(scene.folder.messages().contains("client-output-buffer-limit"));
+}
+
+#[test]
 fn ten_thousand_idle_clients_cost_little_and_one_more_is_refused() {
     // The default of `maxclients`. The server needs files beside its clients, too, and cannot go further than
     // this process.

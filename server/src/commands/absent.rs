@@ -63,7 +63,6 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
             ("evicted_clients", "0"),
             ("total_eviction_exceeded_time", "0"),
             ("current_eviction_exceeded_time", "0"),
-            ("pubsubshard_channels", "0"),
             ("migrate_cached_sockets", "0"),
             ("slave_expires_tracked_keys", "0"),
             ("active_defrag_hits", "0"),

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
-use tarn_resp::Args;
+use tarn_resp::{Args, Protocol};
 
 use crate::commands::connection::check_name;
 use crate::commands::help::unknown_container;
-use crate::config::AppendFsync;
+use crate::config::{AppendFsync, ClientClass};
 use crate::error::{CommandError, printable};
 use crate::execute::blocking::Outcome;
 use crate::execute::client::{After, ReplyMode};
@@ -140,7 +140,9 @@ fn setname<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
 fn describe(client: &ClientHandle) -> String {
     let info = client.info.lock().clone();
     let queued = client.queued.load(Ordering::Relaxed);
+    let [channels, patterns, shard_channels] = client.subscriptions();
     let signs = [
+        (client.class() == ClientClass::PubSub, 'P'),
         (queued >= 0, 'x'),
         (info.blocked, 'b'),
         (client.addr.is_unix(), 'U'),
@@ -160,9 +162,9 @@ fn describe(client: &ClientHandle) -> String {
     let mut line = String::new();
     let _ = write!(
         line,
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 \
-         multi={queued} qbuf={} qbuf-free={} argv-mem=0 multi-mem={queued_bytes} rbs={buffer_bytes} \
-         rbp={buffer_bytes} obl={output_bytes} oll=0 omem={output_bytes} tot-mem={} events={} cmd={} \
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={channels} psub={patterns} \
+         ssub={shard_channels} multi={queued} qbuf={} qbuf-free={} argv-mem=0 \
+         multi-mem={queued_bytes} rbs={buffer_bytes} rbp={buffer_bytes} obl={output_bytes} oll=0 omem={output_bytes} tot-mem={} events={} cmd={} \
          user=default redir=-1 resp={} lib-name={library} lib-ver={version}",
         client.id,
         client.addr,
@@ -180,7 +182,7 @@ fn describe(client: &ClientHandle) -> String {
         crate::commands::table()
             .name_of_slot(client.last_slot.load(Ordering::Relaxed))
             .unwrap_or("NULL".into()),
-        info.protocol,
+        if client.protocol() == Protocol::Resp3 { 3 } else { 2 },
     );
     line
 }
@@ -191,18 +193,13 @@ fn info<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Whether a client is of the named kind; all are `normal`, as long as there are neither replicas nor
-/// subscribers.
-fn kind_matches(kind: &[u8]) -> Result<bool, CommandError> {
-    let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());
-    if is("normal") {
-        return Ok(true);
+/// The class that a word names; `None`: that of masters, which no client is of.
+fn class_of(word: &[u8]) -> Result<Option<ClientClass>, CommandError> {
+    if word.eq_ignore_ascii_case(b"master") {
+        return Ok(None);
     }
-    if is("replica") || is("slave") || is("master") || is("pubsub") {
-        return Ok(false);
-    }
-    let kind = printable(kind);
-    Err(CommandError::owned(format!("ERR Unknown client type '{kind}'")))
+    let unknown = || CommandError::owned(format!("ERR Unknown client type '{}'", printable(word)));
+    ClientClass::from_name(word).map(Some).ok_or_else(unknown)
 }
 
 fn list<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
@@ -214,9 +211,9 @@ fn list<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
     match args.get(2) {
         None => cx.server.clients.all().iter().for_each(|client| append(client)),
         Some(word) if word.eq_ignore_ascii_case(b"type") && args.len() == 4 => {
-            if kind_matches(args.at(3))? {
-                cx.server.clients.all().iter().for_each(|client| append(client));
-            }
+            let class = class_of(args.at(3))?;
+            let all = cx.server.clients.all();
+            all.iter().filter(|client| Some(client.class()) == class).for_each(|client| append(client));
         }
         Some(word) if word.eq_ignore_ascii_case(b"id") && args.len() > 3 => {
             for id in args.tail(3) {
@@ -239,7 +236,7 @@ struct KillFilter<'a> {
     id: Option<u64>,
     addr: Option<&'a [u8]>,
     local_addr: Option<&'a [u8]>,
-    no_client: bool,
+    class: Option<Option<ClientClass>>,
     spare_me: bool,
 }
 
@@ -248,7 +245,7 @@ impl KillFilter<'_> {
         let is = |wanted: Option<&[u8]>, addr: &Address| {
             wanted.is_none_or(|wanted| addr.to_string().as_bytes() == wanted)
         };
-        !self.no_client
+        self.class.is_none_or(|class| class == Some(client.class()))
             && self.id.is_none_or(|id| id == client.id)
             && is(self.addr, &client.addr)
             && is(self.local_addr, &client.local_addr)
@@ -299,7 +296,7 @@ fn kill_filter(args: Args<'_>) -> Result<KillFilter<'_>, CommandError> {
         } else if is("laddr") {
             filter.local_addr = Some(value);
         } else if is("type") {
-            filter.no_client |= !kind_matches(value)?;
+            filter.class = Some(class_of(value)?);
         } else if is("user") {
             if value != b"default" {
                 let user = printable(value);

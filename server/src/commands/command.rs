@@ -147,13 +147,14 @@ fn rows() -> impl Iterator<Item = Row> {
 /// First key, last key and step, as far as three numbers can say it: those of the only group of keys, or of
 /// groups of single keys that follow each other.
 fn key_range(command: &Command) -> (i64, i64, i64) {
-    let ranges = command.keys.iter().filter_map(|spec| match (spec.begin, spec.find) {
-        (Begin::Index(first), Find::Range { last, step, .. }) => {
-            let last = if last >= 0 { first as i64 + i64::from(last) } else { i64::from(last) };
-            Some((first as i64, last, step as i64))
-        }
-        _ => None,
-    });
+    let ranges =
+        command.keys.iter().chain(command.channels).filter_map(|spec| match (spec.begin, spec.find) {
+            (Begin::Index(first), Find::Range { last, step, .. }) => {
+                let last = if last >= 0 { first as i64 + i64::from(last) } else { i64::from(last) };
+                Some((first as i64, last, step as i64))
+            }
+            _ => None,
+        });
     let mut whole: Option<(i64, i64, i64)> = None;
     for (first, last, step) in ranges {
         whole = match whole {
@@ -180,8 +181,8 @@ fn describe(reply: &mut Writer<'_>, row: Row) {
     reply.set(categories.len());
     categories.iter().for_each(|category| reply.simple(category));
     reply.array(0);
-    reply.array(command.keys.len());
-    command.keys.iter().for_each(|spec| describe_keys(reply, spec));
+    reply.array(command.keys.len() + command.channels.len());
+    command.keys.iter().chain(command.channels).for_each(|spec| describe_keys(reply, spec));
     reply.array(command.subcommands.len());
     row.subcommands().for_each(|sub| describe(reply, sub));
 }

@@ -20,9 +20,19 @@ const ANY_TIME: Flags = Flags::NOSCRIPT
     .with(Flags::FAST)
     .with(Flags::NO_AUTH)
     .with(Flags::ALLOW_BUSY);
+/// Not queued by `MULTI`, and for those who read channels, too.
+const AT_ONCE: Flags = ANY_TIME.with(Flags::AT_ONCE).with(Flags::AMONG_MESSAGES);
+
 /// The rows of this family.
 pub(super) const COMMANDS: &[Command] = &[
-    row("ping", -1, Flags::FAST, "1.0.0", "Answers, to show that the server is alive.", ping),
+    row(
+        "ping",
+        -1,
+        Flags::FAST.with(Flags::AMONG_MESSAGES),
+        "1.0.0",
+        "Answers, to show that the server is alive.",
+        ping,
+    ),
     row(
         "echo",
         2,
@@ -33,8 +43,8 @@ pub(super) const COMMANDS: &[Command] = &[
     ),
     row("auth", -2, ANY_TIME, "1.0.0", "Says the password.", auth),
     row("hello", -1, ANY_TIME, "6.0.0", "Chooses the protocol and introduces the server.", hello),
-    row("quit", -1, ANY_TIME.with(Flags::AT_ONCE), "1.0.0", "Closes the connection.", quit),
-    row("reset", 1, ANY_TIME.with(Flags::AT_ONCE), "6.2.0", "Makes the connection as if it were new.", reset),
+    row("quit", -1, AT_ONCE, "1.0.0", "Closes the connection.", quit),
+    row("reset", 1, AT_ONCE, "6.2.0", "Makes the connection as if it were new.", reset),
     row(
         "select",
         2,
@@ -46,10 +56,19 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn ping<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    match args.len() {
-        1 => cx.reply.simple("PONG"),
-        2 => cx.reply.bulk(args.at(1)),
-        _ => return Err(CommandError::Arity("ping".into())),
+    let text = args.get(1);
+    if args.len() > 2 {
+        return Err(CommandError::Arity("ping".into()));
+    }
+    if cx.client.only_reads_channels() {
+        // As a message, so that the client need not tell it from one.
+        cx.reply.array(2);
+        cx.reply.bulk(b"pong");
+        cx.reply.bulk(text.unwrap_or_default());
+    } else if let Some(text) = text {
+        cx.reply.bulk(text);
+    } else {
+        cx.reply.simple("PONG");
     }
     Ok(())
 }
@@ -155,7 +174,7 @@ fn hello<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
 
 fn set_protocol(cx: &mut Context<'_, '_>, protocol: Protocol) {
     cx.client.protocol = protocol;
-    cx.client.handle.info.lock().protocol = if protocol == Protocol::Resp3 { 3 } else { 2 };
+    cx.client.handle.set_protocol(protocol);
     cx.reply.set_protocol(protocol);
 }
 
@@ -182,6 +201,9 @@ fn introduce(cx: &mut Context<'_, '_>) {
 
 fn reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     cx.client.discard();
+    if let Some(mut subscriptions) = cx.client.subscriptions.take() {
+        cx.server.pubsub.unsubscribe_all(&cx.client.handle, &mut subscriptions);
+    }
     cx.client.db = 0;
     cx.client.reply_mode = ReplyMode::On;
     cx.client.set_authenticated(!cx.server.live.needs_password());

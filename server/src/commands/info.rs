@@ -29,6 +29,7 @@ use crate::observe::process;
 use crate::observe::stats::{CommandTotals, Totals};
 use crate::persist::backups::{Ended, Running, Status};
 use crate::persist::saver;
+use crate::pubsub::Kind;
 use crate::version::REDIS_VERSION;
 
 /// The rows of this family.
@@ -465,8 +466,9 @@ fn stats(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("evicted_keys", 0);
     report.line("keyspace_hits", hits);
     report.line("keyspace_misses", misses);
-    report.line("pubsub_channels", 0);
-    report.line("pubsub_patterns", 0);
+    report.line("pubsub_channels", cx.server.pubsub.count(Kind::Channel));
+    report.line("pubsub_patterns", cx.server.pubsub.count(Kind::Pattern));
+    report.line("pubsubshard_channels", cx.server.pubsub.count(Kind::Shard));
     let forks = cx.server.store().map_or((0, 0), |store| {
         let Progress { forks, last_fork_us, .. } = store.checkpoints.progress();
         (forks.load(Ordering::Relaxed), last_fork_us.load(Ordering::Relaxed))

@@ -32,6 +32,7 @@ mod lists_blocking;
 mod lists_moving;
 mod multi_pop;
 mod object;
+mod pubsub;
 mod random;
 mod ranges;
 mod removals;
@@ -82,6 +83,7 @@ const FAMILIES: &[Family] = &[
     ("server", databases::COMMANDS),
     ("generic", replicas::COMMANDS),
     ("transactions", transactions::COMMANDS),
+    ("pubsub", pubsub::COMMANDS),
     ("hash", hashes::COMMANDS),
     ("json", json::COMMANDS),
     ("search", ft::COMMANDS),

@@ -373,11 +373,11 @@ mod tests {
     #[test]
     fn of_the_output_limits_only_those_warn_that_nobody_has() {
         let limits = |text| parse(&["--client-output-buffer-limit", text]).unwrap().warnings;
-        assert!(limits("normal 1mb 1kb 5").is_empty());
+        assert!(limits("normal 1mb 1kb 5 pubsub 1mb 1kb 5").is_empty());
         assert_eq!(
             limits("normal 1mb 1kb 5 replica 2 1 9"),
-            ["'client-output-buffer-limit slave 2 1 9' is accepted, but has no effect: there are neither \
-              replicas nor subscribers yet"]
+            ["'client-output-buffer-limit slave 2 1 9' is accepted, but has no effect: there are no \
+              replicas yet"]
         );
     }
 }

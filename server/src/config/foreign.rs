@@ -33,6 +33,7 @@ pub(super) const NO_SCRIPTS: Home = Home::Inert("there are no scripts yet");
 const NO_SYSLOG: Home = Home::Inert("there is no syslog");
 const NO_ACL: Home = Home::Inert("access control lists are not there yet");
 const PROCESS: Home = Home::Inert("the process leaves this to the operating system");
+const NO_HUGE_PAGES: Home = Home::Inert("the heap has no huge pages");
 const ALWAYS_LAZY: Home = Home::Inert("large values are always freed in the background");
 const SHUTDOWN: Home = Home::Inert(
     "a shutdown takes a last checkpoint where rules of 'save' are in force, and flushes the log; it waits \
@@ -151,7 +152,7 @@ pub(super) static FOREIGN: &[D] = &[
         "local7"]), "local0", NO_SYSLOG),
     inert("crash-log-enabled", BIT, "yes", PROCESS),
     inert("crash-memcheck-enabled", BIT, "yes", PROCESS),
-    fixed("disable-thp", BIT, "yes", PROCESS),
+    fixed("disable-thp", BIT, "yes", NO_HUGE_PAGES).does("yes"),
     inert("oom-score-adj", Shape::Choice(&["no", "yes", "relative", "absolute"]), "no", PROCESS),
     inert("oom-score-adj-values", Shape::List, "0 200 800", PROCESS),
     fixed("bio_cpulist", TEXT, "", PROCESS).alias("bio-cpulist"),

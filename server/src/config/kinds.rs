@@ -384,6 +384,9 @@ pub enum ClientClass {
 }
 
 impl ClientClass {
+    /// All of them.
+    pub const ALL: [ClientClass; 3] = [ClientClass::Normal, ClientClass::Replica, ClientClass::PubSub];
+
     const NAMES: [(&'static str, Self); 3] =
         [("normal", Self::Normal), ("slave", Self::Replica), ("pubsub", Self::PubSub)];
 
@@ -391,7 +394,8 @@ impl ClientClass {
         Self::NAMES[self as usize].0
     }
 
-    fn from_name(name: &[u8]) -> Option<Self> {
+    /// The class that a word names.
+    pub fn from_name(name: &[u8]) -> Option<Self> {
         match name.to_ascii_lowercase().as_slice() {
             b"normal" => Some(Self::Normal),
             b"slave" | b"replica" => Some(Self::Replica),

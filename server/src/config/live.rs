@@ -7,14 +7,21 @@ use tarn_resp::Limits;
 
 use crate::config::{ClientClass, Config};
 
+/// When a client that reads too slowly is disconnected; as in `OutputBufferLimit`.
+#[derive(Debug, Default)]
+struct OutputLimit {
+    hard_bytes: AtomicU64,
+    soft_bytes: AtomicU64,
+    soft_s: AtomicU64,
+}
+
 /// Settings that change at run time and are read for each request.
 #[derive(Debug)]
 pub struct Live {
     proto_max_bulk_len: AtomicU64,
     query_buffer_limit_bytes: AtomicU64,
-    output_limit_bytes: AtomicU64,
-    soft_output_limit_bytes: AtomicU64,
-    soft_output_limit_s: AtomicU64,
+    /// Of each class of clients.
+    output_limits: [OutputLimit; 3],
     timeout_s: AtomicU64,
     tcp_keepalive_s: AtomicU64,
     auth_timeout_s: AtomicU64,
@@ -33,9 +40,7 @@ impl Live {
         let live = Live {
             proto_max_bulk_len: AtomicU64::new(0),
             query_buffer_limit_bytes: AtomicU64::new(0),
-            output_limit_bytes: AtomicU64::new(0),
-            soft_output_limit_bytes: AtomicU64::new(0),
-            soft_output_limit_s: AtomicU64::new(0),
+            output_limits: Default::default(),
             timeout_s: AtomicU64::new(0),
             tcp_keepalive_s: AtomicU64::new(0),
             auth_timeout_s: AtomicU64::new(0),
@@ -53,12 +58,15 @@ impl Live {
 
     /// Takes over the settings of a changed configuration.
     pub fn update(&self, config: &Config) {
-        let normal = config.client_output_buffer_limit.of(ClientClass::Normal);
         self.proto_max_bulk_len.store(config.proto_max_bulk_len_bytes as u64, Ordering::Relaxed);
         self.query_buffer_limit_bytes.store(config.client_query_buffer_limit_bytes as u64, Ordering::Relaxed);
-        self.output_limit_bytes.store(normal.hard_bytes, Ordering::Relaxed);
-        self.soft_output_limit_bytes.store(normal.soft_bytes, Ordering::Relaxed);
-        self.soft_output_limit_s.store(normal.soft_s, Ordering::Relaxed);
+        for class in ClientClass::ALL {
+            let (live, limit) =
+                (&self.output_limits[class as usize], config.client_output_buffer_limit.of(class));
+            live.hard_bytes.store(limit.hard_bytes, Ordering::Relaxed);
+            live.soft_bytes.store(limit.soft_bytes, Ordering::Relaxed);
+            live.soft_s.store(limit.soft_s, Ordering::Relaxed);
+        }
         self.timeout_s.store(config.timeout_s, Ordering::Relaxed);
         self.needs_password.store(!config.requirepass.is_empty(), Ordering::Relaxed);
         self.tcp_keepalive_s.store(config.tcp_keepalive_s.into(), Ordering::Relaxed);
@@ -107,23 +115,24 @@ impl Live {
         self.query_buffer_limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// Hard limit of replies that wait for a client; 0: none.
-    pub fn output_limit_bytes(&self) -> usize {
-        self.output_limit_bytes.load(Ordering::Relaxed) as usize
+    /// Hard limit of what waits for a client of this class; 0: none.
+    pub fn output_limit_bytes(&self, class: ClientClass) -> usize {
+        self.output_limits[class as usize].hard_bytes.load(Ordering::Relaxed) as usize
     }
 
     /// Where the output buffer ends that has `len` bytes when a command begins its reply.
     pub fn reply_end_max(&self, len: usize) -> usize {
-        match self.output_limit_bytes() {
+        match self.output_limit_bytes(ClientClass::Normal) {
             0 => usize::MAX,
             limit => len.saturating_add(limit),
         }
     }
 
-    /// Replies that may wait for a client for so long only; `None`: no such limit.
-    pub fn soft_output_limit(&self) -> Option<(usize, Duration)> {
-        let bytes = self.soft_output_limit_bytes.load(Ordering::Relaxed) as usize;
-        let time = Duration::from_secs(self.soft_output_limit_s.load(Ordering::Relaxed));
+    /// Output that may wait for a client of this class for so long only; `None`: no such limit.
+    pub fn soft_output_limit(&self, class: ClientClass) -> Option<(usize, Duration)> {
+        let limit = &self.output_limits[class as usize];
+        let bytes = limit.soft_bytes.load(Ordering::Relaxed) as usize;
+        let time = Duration::from_secs(limit.soft_s.load(Ordering::Relaxed));
         (bytes > 0).then_some((bytes, time))
     }
 

@@ -24,16 +24,14 @@ const CHECKPOINT_MODES: Shape =
 const EXPIRES_ALL: &str = "every turn of the background work deletes all keys that are due";
 const LIST_NODES: &str = "the nodes of lists have a size of their own, and are never compressed";
 const NO_MORE_DATABASES: &str = "there are 256 databases at most; SELECT of others is refused";
-const NO_OTHER_CLASSES: &str = "there are neither replicas nor subscribers yet";
+const NO_OTHER_CLASSES: &str = "there are no replicas yet";
 
-/// The limits of the classes that no client is of, if they were set.
+/// The limits of the class that no client is of, if they were set.
 fn unheeded_limits(config: &Config) -> Option<String> {
     let (limits, defaults) =
         (config.client_output_buffer_limit, Config::default().client_output_buffer_limit);
-    let is_set = |class: &ClientClass| limits.of(*class) != defaults.of(*class);
-    let set = [ClientClass::Replica, ClientClass::PubSub].into_iter().filter(is_set);
-    let words: Vec<String> = set.map(|class| limits.words_of(class).join(" ")).collect();
-    (!words.is_empty()).then(|| words.join(" "))
+    let class = ClientClass::Replica;
+    (limits.of(class) != defaults.of(class)).then(|| limits.words_of(class).join(" "))
 }
 
 /// The number of databases, if there are fewer.

@@ -19,6 +19,7 @@ use crate::execute::transaction::{Transaction, Watching};
 use crate::net::handle::ClientHandle;
 use crate::persist::saver::Ticket;
 use crate::persist::shutdown::Attempt;
+use crate::pubsub::{Publication, Subscriptions};
 
 /// Whether replies are sent (`CLIENT REPLY`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +95,12 @@ pub struct Client {
     pub(crate) ready: Option<Box<Ready>>,
     /// The newest change that it made, or was told of.
     pub seen: Lsn,
+    /// The channels that it reads; `None`: none.
+    pub subscriptions: Option<Box<Subscriptions>>,
+    /// The messages of its transaction, which are sent when its changes are there.
+    pub staged: Vec<Publication>,
+    /// Whether the reply to this command is sent whatever the mode.
+    forces_reply: bool,
 }
 
 impl Client {
@@ -121,6 +128,9 @@ impl Client {
             reply_end_max: usize::MAX,
             ready: None,
             seen: Lsn::ZERO,
+            subscriptions: None,
+            staged: Vec::new(),
+            forces_reply: false,
         }
     }
 
@@ -164,12 +174,25 @@ impl Client {
         if self.reply_mode == ReplyMode::On {
             return;
         }
-        out.truncate(start);
+        if !std::mem::take(&mut self.forces_reply) {
+            out.truncate(start);
+        }
         self.reply_mode = match self.reply_mode {
             ReplyMode::SkipNext => ReplyMode::Skipping,
             ReplyMode::Skipping => ReplyMode::On,
             mode => mode,
         };
+    }
+
+    /// Has the reply to this command sent whatever the mode: as a message, it comes at any time.
+    pub fn force_reply(&mut self) {
+        self.forces_reply = self.reply_mode != ReplyMode::On;
+    }
+
+    /// Whether it may do nothing but read its channels: it could not tell messages from replies.
+    #[inline]
+    pub fn only_reads_channels(&self) -> bool {
+        self.subscriptions.is_some() && self.protocol == Protocol::Resp2
     }
 
     /// Makes of a refusal before a command ran what the client is told: the transaction that the command was

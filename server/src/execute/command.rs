@@ -46,6 +46,7 @@ pub const fn row(
         flags,
         categories: &[],
         keys: &[],
+        channels: &[],
         more_keys: None,
         alone_if: None,
         since,
@@ -59,6 +60,12 @@ impl Command {
     /// With these groups of keys.
     pub const fn keys(mut self, keys: &'static [KeySpec]) -> Command {
         self.spec.keys = keys;
+        self
+    }
+
+    /// With these groups of channels of shards.
+    pub const fn channels(mut self, channels: &'static [KeySpec]) -> Command {
+        self.spec.channels = channels;
         self
     }
 

@@ -15,7 +15,7 @@ use tarn_engine::value::{HashRef, ListRef, SetRef, StringRef, ValueRef, ZSetRef}
 use tarn_resp::Writer;
 use tarn_resp::{Args, OwnedArgs};
 
-use crate::config::AppendFsync;
+use crate::config::{AppendFsync, ClientClass};
 use crate::error::CommandError;
 use crate::execute::blocking::{AwaitedLog, BlockRequest, acknowledge};
 use crate::execute::client::{After, Client};
@@ -305,7 +305,7 @@ impl<'c, 'a> Context<'c, 'a> {
         let is_test = self.server.steps_from.load(Relaxed) == 0;
         let step = if is_test { Duration::ZERO } else { STEP };
         let gathers = gathered > if is_test { 0 } else { GATHERED_MIN };
-        let held_max = match self.server.live.output_limit_bytes() {
+        let held_max = match self.server.live.output_limit_bytes(ClientClass::Normal) {
             0 => usize::MAX,
             limit => limit,
         };

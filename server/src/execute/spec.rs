@@ -45,7 +45,7 @@ impl Flags {
     pub const ALLOW_BUSY: Flags = Flags(1 << 14);
     /// Needs the store for itself, as its keys cannot be declared.
     pub const EXCLUSIVE: Flags = Flags(1 << 15);
-    /// Publishes or subscribes, in Redis: no command of ours does.
+    /// Publishes or subscribes.
     pub const PUBSUB: Flags = Flags(1 << 16);
 
     /// Redis has no rows for its subcommands: unknown ones and wrong numbers of arguments get one and the
@@ -67,6 +67,11 @@ impl Flags {
     pub const NO_ASYNC_LOADING: Flags = Flags(1 << 23);
     /// Needs nothing of the store and may take long: the worker leaves the gate before it runs.
     pub const OUTSIDE: Flags = Flags(1 << 24);
+
+    /// Runs for a client that reads channels and speaks RESP2.
+    pub const AMONG_MESSAGES: Flags = Flags(1 << 25);
+    /// Sends something to replicas, or would: it waits while writes are paused.
+    pub const MAY_REPLICATE: Flags = Flags(1 << 26);
 
     /// Whether all flags of `other` are in this set.
     pub const fn has(self, other: Flags) -> bool {
@@ -165,6 +170,8 @@ pub struct Spec {
     pub categories: &'static [&'static str],
     /// The groups of keys.
     pub keys: &'static [KeySpec],
+    /// The groups of channels of shards, which clients of a cluster treat as keys.
+    pub channels: &'static [KeySpec],
     /// Adds keys that the specs cannot say (`COPY … DB n`, `MOVE`); most commands have none.
     pub more_keys: Option<MoreKeys>,
     /// Says whether this very request needs the store for itself, as all do with `Flags::EXCLUSIVE`.

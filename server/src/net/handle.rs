@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use tarn_engine::lock::Mutex;
 use tarn_engine::record::Lsn;
+use tarn_resp::Protocol;
 
-use crate::config::AppendFsync;
+use crate::config::{AppendFsync, ClientClass};
 use crate::net::address::Address;
 
 /// Stands for no value of `appendfsync`.
@@ -48,6 +49,10 @@ pub struct ClientHandle {
     pub queued_bytes: AtomicUsize,
     /// Milliseconds after `since` from when on its password is awaited; `u64::MAX`: it is not.
     awaited_ms: AtomicU64,
+    /// How many channels, patterns and channels of shards it reads.
+    subscriptions: [AtomicUsize; 3],
+    /// Whether it speaks RESP3.
+    speaks_resp3: AtomicBool,
     durability: AtomicU8,
     killed: AtomicBool,
     waker: Mutex<Option<Waker>>,
@@ -60,8 +65,6 @@ pub struct ClientInfo {
     pub name: String,
     /// The selected database.
     pub db: u8,
-    /// 2 or 3.
-    pub protocol: u8,
     /// Whether it waits in a blocking command.
     pub blocked: bool,
     /// Not to be evicted (`CLIENT NO-EVICT`).
@@ -81,7 +84,7 @@ impl ClientHandle {
             local_addr,
             since: Instant::now(),
             worker,
-            info: Mutex::new(ClientInfo { protocol: 2, ..ClientInfo::default() }),
+            info: Mutex::default(),
             last_command_ms: AtomicU64::new(0),
             last_slot: AtomicUsize::new(usize::MAX),
             output_bytes: AtomicUsize::new(0),
@@ -92,6 +95,8 @@ impl ClientHandle {
             queued: AtomicI64::new(-1),
             queued_bytes: AtomicUsize::new(0),
             awaited_ms: AtomicU64::new(u64::MAX),
+            subscriptions: Default::default(),
+            speaks_resp3: AtomicBool::new(false),
             durability: AtomicU8::new(DURABILITY_OF_SERVER),
             killed: AtomicBool::new(false),
             waker: Mutex::new(None),
@@ -117,6 +122,34 @@ impl ClientHandle {
             Some(AppendFsync::Always) => durable(),
             Some(AppendFsync::EverySec | AppendFsync::No) => Lsn(u64::MAX),
         }
+    }
+
+    /// Notes how many channels, patterns and channels of shards it reads.
+    pub fn note_subscriptions(&self, counts: [usize; 3]) {
+        self.subscriptions
+            .iter()
+            .zip(counts)
+            .for_each(|(noted, count)| noted.store(count, Ordering::Relaxed));
+    }
+
+    /// How many channels, patterns and channels of shards it reads.
+    pub fn subscriptions(&self) -> [usize; 3] {
+        self.subscriptions.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Which limit of unread output it has.
+    pub fn class(&self) -> ClientClass {
+        if self.subscriptions() == [0; 3] { ClientClass::Normal } else { ClientClass::PubSub }
+    }
+
+    /// The protocol that it speaks.
+    pub fn protocol(&self) -> Protocol {
+        if self.speaks_resp3.load(Ordering::Relaxed) { Protocol::Resp3 } else { Protocol::Resp2 }
+    }
+
+    /// Sets the protocol that it speaks.
+    pub fn set_protocol(&self, protocol: Protocol) {
+        self.speaks_resp3.store(protocol == Protocol::Resp3, Ordering::Relaxed);
     }
 
     /// How long ago its last command, or its beginning, was.

@@ -80,7 +80,10 @@ pub(super) struct Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.give_up_turn();
-        self.worker.outputs.abandon(&self.output);
+        self.worker.outputs.remove(&self.output);
+        if let Some(mut subscriptions) = self.client.subscriptions.take() {
+            self.worker.server.pubsub.unsubscribe_all(&self.client.handle, &mut subscriptions);
+        }
     }
 }
 
@@ -129,6 +132,7 @@ impl Connection {
         let decoder = RequestDecoder::new(worker.server.live.decoder_limits());
         let output = Output::new(stream, client.handle.clone());
         client.handle.descriptor.store(output.descriptor(), Ordering::Relaxed);
+        worker.outputs.add(&output);
         Connection {
             output,
             client,
@@ -292,7 +296,7 @@ impl Connection {
     }
 
     fn is_over_limit(&self) -> bool {
-        let limit = self.worker.server.live.output_limit_bytes();
+        let limit = self.worker.server.live.output_limit_bytes(self.client.handle.class());
         limit > 0 && self.output.waiting_bytes() > limit
     }
 
@@ -438,6 +442,8 @@ impl Connection {
     /// Runs whole requests at the beginning of `bytes` inside the gate, without any await. Returns how many
     /// bytes they took.
     fn run_requests(&mut self, bytes: &[u8]) -> (Ran, usize) {
+        // Messages from before a request that ends a subscription come before its reply.
+        self.worker.deliver();
         let (worker, output) = (self.worker.clone(), self.output.clone());
         let mut outbox = output.outbox();
         worker.outputs.lend(&mut outbox);
@@ -556,7 +562,9 @@ impl Connection {
 
     /// Runs the rest of a command. `Some` if the connection ends before it does.
     async fn run_steps(&mut self, mut rest: Box<Rest>) -> io::Result<Option<End>> {
+        self.output.set_replying(true, &self.worker.outputs);
         let ran = self.run_all_steps(&mut rest).await;
+        self.output.set_replying(false, &self.worker.outputs);
         self.output.hold(0);
         let (server, now) = (&self.worker.server, self.worker.server.clock.unix_ms());
         note_rest(server, self.worker.index, &self.client, &rest, now);
@@ -592,7 +600,7 @@ impl Connection {
         let mut alone = None;
         loop {
             // No more may wait than the hard limit lets a client leave unread.
-            let room = match worker.server.live.output_limit_bytes() {
+            let room = match worker.server.live.output_limit_bytes(self.client.handle.class()) {
                 0 => REPLY_BYTES_MAX,
                 limit => REPLY_BYTES_MAX.min(limit / 2).max(1),
             };

@@ -66,6 +66,15 @@ pub fn run(
     tasks.spawn_local({
         let worker = worker.clone();
         async move {
+            loop {
+                worker.server.pubsub.mailbox(index).arrived.notified().await;
+                worker.be_told_of_end_of_turn();
+            }
+        }
+    });
+    tasks.spawn_local({
+        let worker = worker.clone();
+        async move {
             let mut ticks = tokio::time::interval(CRON);
             loop {
                 ticks.tick().await;

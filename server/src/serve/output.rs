@@ -10,7 +10,7 @@
 //! ```
 
 use std::cell::{Cell, RefCell, RefMut};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,20 +18,25 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use foldhash::fast::RandomState;
 use tarn_engine::record::Lsn;
 use tokio::io::ReadBuf;
 
+use crate::config::{AppendFsync, ClientClass};
 use crate::execute::services::Services;
 use crate::net::handle::ClientHandle;
 use crate::net::stream::Stream;
 use crate::observe::counter;
 use crate::observe::stats::WorkerStats;
+use crate::pubsub::Delivery;
 use crate::serve::outbox::Outbox;
 
 /// Buffers kept warm, of connections that have nothing to send.
 const SPARES: usize = 64;
 /// Capacity of a new buffer.
 const BUFFER_BYTES: usize = 16 << 10;
+/// Capacity of a new buffer for messages: most are short, and many clients have one at once.
+const MESSAGE_BYTES: usize = 512;
 /// A buffer that grew beyond this is not kept.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
@@ -50,6 +55,10 @@ pub(super) struct Output {
     stuck: Cell<bool>,
     /// The connection's task wants to go on when something has left.
     awaited: Cell<bool>,
+    /// A part of a reply is there, and the rest is still to come.
+    replying: Cell<bool>,
+    /// Messages that come behind that reply, and the newest change that they reveal.
+    late: RefCell<(Vec<u8>, Lsn)>,
     /// Why the last write failed, until the connection's task sees it.
     failed: Cell<Option<io::Error>>,
 }
@@ -66,6 +75,8 @@ impl Output {
             waits_until: Cell::new(None),
             stuck: Cell::new(false),
             awaited: Cell::new(false),
+            replying: Cell::new(false),
+            late: RefCell::default(),
             failed: Cell::new(None),
         })
     }
@@ -102,7 +113,60 @@ impl Output {
 
     /// Bytes that have not been sent, and those that are held for replies to come.
     pub(super) fn unread_bytes(&self) -> usize {
-        self.waiting_bytes() + self.held.get()
+        self.waiting_bytes() + self.held.get() + self.late.borrow().0.len()
+    }
+
+    /// Notes whether a part of a reply is there and the rest is still to come. Messages wait until it has.
+    pub(super) fn set_replying(self: &Rc<Self>, replying: bool, outputs: &Outputs) {
+        self.replying.set(replying);
+        if !replying {
+            let (late, lsn) = self.late.take();
+            if !late.is_empty() {
+                self.append(lsn, outputs, |out| out.extend_from_slice(&late));
+            }
+        }
+    }
+
+    /// Appends a message to the replies. A client that does not read is closed, as
+    /// `client-output-buffer-limit pubsub` says.
+    pub(super) fn deliver(self: &Rc<Self>, delivery: &Delivery, outputs: &Outputs) {
+        if self.handle.is_killed() {
+            return;
+        }
+        let limit = outputs.server.live.output_limit_bytes(ClientClass::PubSub);
+        if limit > 0 && self.unread_bytes() + delivery.len() > limit {
+            let ClientHandle { id, addr, .. } = &*self.handle;
+            tracing::warn!(
+                "closing client {id} at {addr}: it did not read its messages, see client-output-buffer-limit"
+            );
+            self.handle.kill();
+            return;
+        }
+        let (protocol, lsn) = (self.handle.protocol(), delivery.message.lsn);
+        if self.replying.get() {
+            let mut late = self.late.borrow_mut();
+            late.1 = late.1.max(lsn);
+            delivery.write(&mut late.0, protocol);
+        } else {
+            self.append(lsn, outputs, |out| delivery.write(out, protocol));
+        }
+    }
+
+    /// Appends messages to the replies, which leave at the end of the turn, or when they may reveal changes
+    /// up to `lsn`.
+    fn append(self: &Rc<Self>, lsn: Lsn, outputs: &Outputs, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut outbox = self.outbox();
+        outbox.lend_buffer(|| Vec::with_capacity(MESSAGE_BYTES));
+        let start = outbox.buffer().len();
+        write(outbox.buffer());
+        if lsn > Lsn::ZERO && lsn > self.revealable(outputs) {
+            outbox.hold(start, lsn);
+            if self.handle.durability() == Some(AppendFsync::Always) {
+                outputs.server.have_synced(lsn, false);
+            }
+        }
+        self.handle.output_bytes.store(outbox.len() + self.held.get(), Ordering::Relaxed);
+        outputs.queue(self);
     }
 
     /// Whether the socket had no room.
@@ -187,13 +251,41 @@ pub(super) struct Outputs {
     waiting: RefCell<BTreeMap<(Lsn, u64), Rc<Output>>>,
     queue: RefCell<Vec<Rc<Output>>>,
     spares: RefCell<Vec<Vec<u8>>>,
+    /// Those of all connections, by the client's id.
+    by_client: RefCell<HashMap<u64, Rc<Output>, RandomState>>,
 }
 
 impl Outputs {
     /// The outputs of `worker`, which has none yet.
     pub(super) fn new(server: Arc<Services>, worker: usize) -> Outputs {
-        let (waiting, queue, spares) = Default::default();
-        Outputs { server, worker, waiting, queue, spares }
+        let (waiting, queue, spares, by_client) = Default::default();
+        Outputs { server, worker, waiting, queue, spares, by_client }
+    }
+
+    /// Adds the output of a new connection.
+    pub(super) fn add(&self, output: &Rc<Output>) {
+        self.by_client.borrow_mut().insert(output.client(), output.clone());
+    }
+
+    /// Removes the output of a connection that ends.
+    pub(super) fn remove(&self, output: &Output) {
+        self.abandon(output);
+        self.by_client.borrow_mut().remove(&output.client());
+    }
+
+    /// Appends messages for about so many clients to their replies. `true` if there are more.
+    pub(super) fn deliver(&self, clients: usize) -> bool {
+        let mailbox = self.server.pubsub.mailbox(self.worker);
+        if !mailbox.has_mail() {
+            return false;
+        }
+        let by_client = self.by_client.borrow();
+        for delivery in mailbox.take(clients) {
+            for output in delivery.to.iter().filter_map(|id| by_client.get(id)) {
+                output.deliver(&delivery, self);
+            }
+        }
+        mailbox.has_mail()
     }
 
     fn stats(&self) -> &WorkerStats {
@@ -237,7 +329,7 @@ impl Outputs {
         let mut spares = self.spares.borrow_mut();
         if let Some(buffer) = outbox.take_buffer()
             && spares.len() < SPARES
-            && buffer.capacity() <= BUFFER_BYTES_MAX
+            && (BUFFER_BYTES..=BUFFER_BYTES_MAX).contains(&buffer.capacity())
         {
             spares.push(buffer);
         }

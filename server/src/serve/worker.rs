@@ -11,6 +11,7 @@ use tarn_engine::Group;
 use tarn_engine::record::Lsn;
 use tokio::sync::Notify;
 
+use crate::config::ClientClass;
 use crate::execute::executor::Executor;
 use crate::execute::services::Services;
 use crate::execute::table::Table;
@@ -21,6 +22,8 @@ use crate::serve::lookahead::Lookahead;
 use crate::serve::output::{Output, Outputs};
 use crate::serve::turn::{Ended, Turn};
 
+/// Messages that a turn appends to the replies of clients, about.
+const MESSAGES_A_TURN: usize = 4096;
 /// Bytes read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
 
@@ -152,8 +155,16 @@ impl Worker {
         self.be_told_of_end_of_turn();
     }
 
+    /// Appends the messages that came to the replies of the clients that read them; those beyond a limit in
+    /// the next turn.
+    pub(super) fn deliver(&self) {
+        if self.outputs.deliver(MESSAGES_A_TURN) {
+            self.be_told_of_end_of_turn();
+        }
+    }
+
     /// Wakes the task that ends the turn: it stands behind those of the ready connections in the queue.
-    fn be_told_of_end_of_turn(&self) {
+    pub(crate) fn be_told_of_end_of_turn(&self) {
         if !self.in_turn.replace(true) {
             self.turn_over.notify_one();
         }
@@ -166,6 +177,7 @@ impl Worker {
             engine.end_turn(self.index);
         }
         let ran = Instant::now();
+        self.deliver();
         self.outputs.send_all();
         let Ended { spent, requests, holder } = self.turn.end(ran);
         if let Some(engine) = self.server.engine().filter(|_| requests > 0) {
@@ -212,19 +224,25 @@ impl Worker {
                 }
             }
         }
-        if let Some((bytes, time)) = self.server.live.soft_output_limit() {
-            self.close_slow_readers(bytes, time);
-        }
+        self.close_slow_readers();
     }
 
-    /// Closes the connections that more than `bytes` of output have been waiting for, longer than `time` and
-    /// at every look.
-    fn close_slow_readers(&self, bytes: usize, time: Duration) {
+    /// Closes the connections that more output has been waiting for than the soft limit of their class, for
+    /// longer than its time and at every look.
+    fn close_slow_readers(&self) {
+        let limits = ClientClass::ALL.map(|class| self.server.live.soft_output_limit(class));
+        if limits.iter().all(Option::is_none) {
+            return;
+        }
+        let limit_of = |client: &ClientHandle| limits[client.class() as usize];
         let clients = self.clients.borrow();
-        let is_slow = |client: &ClientHandle| client.output_bytes.load(Ordering::Relaxed) >= bytes;
+        let is_slow = |client: &ClientHandle| {
+            limit_of(client).is_some_and(|(bytes, _)| client.output_bytes.load(Ordering::Relaxed) >= bytes)
+        };
         let mut slow = self.slow_readers.borrow_mut();
         slow.retain(|id, _| clients.get(id).is_some_and(|client| is_slow(client)));
         for client in clients.values().filter(|client| is_slow(client)) {
+            let Some((bytes, time)) = limit_of(client) else { continue };
             let since = slow.entry(client.id).or_insert_with(Instant::now);
             if since.elapsed() > time && !client.is_killed() {
                 tracing::warn!(

@@ -491,3 +491,75 @@ fn keys_are_counted_as_of_the_last_moment_that_is_durable() {
     scene.resume();
     eventually(|| keys(&mut scene).is_none().then_some(()));
 }
+
+/// The text of a message to channel `c`.
+fn message(payload: &str) -> String {
+    format!("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n${}\r\n{payload}\r\n", payload.len())
+}
+
+/// Reads channel `c` from now on.
+fn subscribe(reader: &mut Peer) {
+    reader.send(&["SUBSCRIBE c"]);
+    reader.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n");
+}
+
+/// A message of a transaction, or behind a change of the same client, leaves with that change.
+#[test]
+fn a_message_tells_of_no_change_that_is_not_durable() {
+    let mut scene = Scene::new(SyncMode::Always);
+    let mut reader = scene.connect();
+    subscribe(&mut reader);
+    scene.stall();
+    scene.connect().send(&["MULTI", "SET a 1", "PUBLISH c within", "EXEC"]);
+    scene.connect().send(&["SET b 1", "PUBLISH c behind"]);
+    scene.fence();
+    assert_eq!(reader.received(), "");
+    assert_eq!(scene.connect().ask("PUBLISH c other"), ":1\r\n", "who has changed nothing waits for nothing");
+    scene.resume();
+    reader.expect(&(message("within") + &message("behind") + &message("other")));
+}
+
+#[test]
+fn a_message_does_not_wait_for_the_disk_where_replies_do_not() {
+    let mut scene = Scene::new(SyncMode::EverySec);
+    let mut reader = scene.connect();
+    subscribe(&mut reader);
+    scene.stall();
+    scene.connect().send(&["MULTI", "SET a 1", "PUBLISH c within", "EXEC"]);
+    reader.expect(&message("within"));
+    let mut strict = scene.connect_strict();
+    subscribe(&mut strict);
+    scene.connect().send(&["MULTI", "SET a 2", "PUBLISH c again", "EXEC"]);
+    reader.expect(&message("again"));
+    scene.fence();
+    assert_eq!(strict.received(), "", "it asked for what is durable alone");
+    scene.resume();
+    strict.expect(&message("again"));
+}
+
+/// A message comes behind the rest of a reply that is made in steps, in one piece.
+#[test]
+fn a_message_does_not_part_a_reply() {
+    let scene = Scene::new(SyncMode::EverySec);
+    scene.server.steps_from.store(0, Ordering::Relaxed);
+    let mut reader = scene.connect();
+    let elements: Vec<String> = (0..5000).map(|number| number.to_string()).collect();
+    scene.connect().ask(&format!("RPUSH l {}", elements.join(" ")));
+    reader.send(&["HELLO 3", "SUBSCRIBE c", "LRANGE l 0 -1"]);
+    let mut publisher = scene.connect();
+    let mut text = String::new();
+    eventually(|| {
+        publisher.ask("PUBLISH c m");
+        text += &reader.received();
+        text.contains(">3\r\n$7\r\nmessage\r\n").then_some(())
+    });
+    let of_list: String =
+        elements.iter().map(|element| format!("${}\r\n{element}\r\n", element.len())).collect();
+    let reply = format!("*5000\r\n{of_list}");
+    let at = text.find("*5000").unwrap_or_else(|| panic!("{text:?}"));
+    eventually(|| {
+        text += &reader.received();
+        (text.len() >= at + reply.len()).then_some(())
+    });
+    assert_eq!(&text[at..at + reply.len()], reply);
+}

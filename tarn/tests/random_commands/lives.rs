@@ -28,6 +28,13 @@ const LEFT_OUT: &[&str] = &[
     "debug|steps-from",
     "config|set",
     "backup",
+    // They are answered by a reply for each channel.
+    "subscribe",
+    "psubscribe",
+    "ssubscribe",
+    "unsubscribe",
+    "punsubscribe",
+    "sunsubscribe",
 ];
 
 /// One client: its requests, and those of the last pipelines, for a person who has to find a fault.

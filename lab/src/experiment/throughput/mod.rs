@@ -7,6 +7,7 @@
 //! processor time of a request tells servers apart.
 
 mod always;
+mod channels;
 mod contest;
 pub(super) mod families;
 mod strings;
@@ -35,6 +36,8 @@ pub enum Part {
     Structures,
     /// Each family of commands without a log, at pipeline 1, 16 and 64.
     Families,
+    /// Messages to 1, 100 and 1,000 clients, at pipeline 1 and 16.
+    Channels,
     /// A log flushed every second, against none.
     Everysec,
     /// Replies only for durable writes: writers alone, at pipeline 1 and 16, then readers beside writers.
@@ -72,7 +75,7 @@ pub struct Throughput {
 impl Experiment for Throughput {
     const NAME: &'static str = "throughput";
     const QUESTION: &'static str = "How many requests a second does one worker answer, and what does the log \
-        cost? (parts: plain, structures, families, everysec, always, workers)";
+        cost? (parts: plain, structures, families, channels, everysec, always, workers)";
     const FIGURES: &'static str = include_str!("../../../figures/throughput.toml");
     const CONTINUES: bool = false;
     type Cell = Part;
@@ -93,6 +96,7 @@ impl Experiment for Throughput {
                 let contenders = self.setting.contenders(Persistence::None)?;
                 families::run(&self.setting, report, &self.own.families, &[], &contenders)?;
             }
+            Part::Channels => channels::run(&self.setting, report)?,
             Part::Everysec => strings::everysec(&self.setting, report)?,
             Part::Always => always::run(&self.setting, report)?,
             Part::Workers => strings::workers(&self.setting, report)?,

@@ -27,6 +27,7 @@ use crate::execute::command::Command;
 use crate::execute::services::Services;
 use crate::execute::spec::Flags;
 use crate::execute::transaction::{Queued, Transaction};
+use crate::pubsub::Publication;
 
 /// Whether the keys of each request are to be copied before it runs: behind a closed gate nothing is latched.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,6 +87,7 @@ impl Executor<'_> {
             self.exec_latched(&transaction, client, out)
         };
         client.denies_waiting = false;
+        let staged = std::mem::take(&mut client.staged);
         if let Err(error) = result {
             client.select(db);
             if matches!(error, CommandError::LogBehind | CommandError::GateBusy) {
@@ -95,7 +97,11 @@ impl Executor<'_> {
             return Err(client.reject(Flags::EXEC, error));
         }
         client.discard();
-        result
+        let seen = result?;
+        for Publication { kind, channel, payload } in &staged {
+            self.server.pubsub.publish(*kind, channel, payload, seen, Some(self.worker));
+        }
+        Ok(seen)
     }
 
     fn exec_latched(

@@ -184,6 +184,8 @@ impl<'e> Executor<'e> {
         let refusal = resolved.refusal(args, client.authenticated).or_else(|| {
             if self.server.saver.is_failing() && self.is_stopped_by_failure(command, client) {
                 Some(CommandError::CheckpointsFail)
+            } else if client.only_reads_channels() && !command.flags.has(Flags::AMONG_MESSAGES) {
+                Some(resolved.refusal_among_messages())
             } else if client.transaction.is_some() {
                 self.refuse_to_queue(command)
             } else {
@@ -196,7 +198,8 @@ impl<'e> Executor<'e> {
         }
         let writes = writes(command, client);
         // As in Redis, a pause of all commands spares none: `CLIENT UNPAUSE` and `SHUTDOWN` wait, too.
-        let is_paused = self.server.pause.holds(writes, self.now);
+        let may_write = writes || command.flags.has(Flags::MAY_REPLICATE);
+        let is_paused = self.server.pause.holds(may_write, self.now);
         // Nor does a new write overtake those that a pause held back.
         let overtakes = || client.turn.is_none() && self.server.pause.is_followed(self.now);
         let lacks_room = || !self.has_room && !command.flags.has(Flags::ADMIN);
@@ -216,7 +219,7 @@ impl<'e> Executor<'e> {
         }
         match result {
             // Nothing has changed: it can be run again.
-            Err(CommandError::LogBehind | CommandError::GateBusy) => {
+            Err(CommandError::LogBehind | CommandError::GateBusy | CommandError::MailboxFull) => {
                 client.after = After::Postpone;
                 Ok(Lsn::ZERO)
             }

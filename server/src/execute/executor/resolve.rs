@@ -53,6 +53,16 @@ impl Resolved {
         let is_barred = !is_authenticated && !self.command.flags.has(Flags::NO_AUTH);
         is_barred.then(|| CommandError::text("NOAUTH Authentication required."))
     }
+
+    /// Why the command does not run for a client that reads channels.
+    #[cold]
+    pub(super) fn refusal_among_messages(&self) -> CommandError {
+        CommandError::owned(format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are \
+             allowed in this context",
+            full_name(self.parent, self.command)
+        ))
+    }
 }
 
 /// Whether a first word begins a line of an HTTP request. A browser sends such lines to any port, for any

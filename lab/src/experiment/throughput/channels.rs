@@ -1,0 +1,139 @@
+//! A message to one, a hundred or a thousand clients: the processor time that `PUBLISH` costs the server,
+//! which delivers it to all of them.
+//!
+//! ```text
+//!   generator ──PUBLISH──> server ──> the clients, whose messages a thread reads and counts
+//! ```
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use serde_json::json;
+
+use super::contest;
+use crate::error::{IoContext, LabError, Result};
+use crate::load::{Arg, Group, KeyChoice, Keys, Mix, Pace, Request};
+use crate::process::Pinned;
+use crate::report::Report;
+use crate::server::Persistence;
+use crate::setting::Setting;
+
+/// Clients that read the channel.
+const READERS: [usize; 3] = [1, 100, 1000];
+/// Bytes of a message.
+const PAYLOAD_BYTES: usize = 64;
+/// The length of a measurement in seconds unless another is wished.
+const USUAL_S: f64 = 2.0;
+/// How long a look at the sockets waits, and how long a client waits for the confirmation.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Runs the part.
+pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
+    let contenders = setting.contenders(Persistence::None)?;
+    let publish = Request::new(&[Arg::Text("PUBLISH"), Arg::Text("news"), Arg::Value(PAYLOAD_BYTES)]);
+    for readers in READERS {
+        let all: Vec<Readers> = contenders
+            .iter()
+            .map(|contender| Readers::start(contender.server.address(), readers, &setting.load_cores))
+            .collect::<Result<_>>()?;
+        for pipeline in [1, 16] {
+            let request = format!("PUBLISH to {readers}");
+            let parameters = json!({
+                "persistence": "none", "clients": 1, "pipeline": pipeline, "readers": readers,
+                "payload_bytes": PAYLOAD_BYTES, "request": request,
+            });
+            let group = Group {
+                name: "publisher",
+                connections: 1,
+                pace: Pace::Closed { pipeline },
+                mix: Mix::of(publish.clone(), Keys::new(KeyChoice::Uniform, 1)),
+            };
+            let case = format!("channels: {request} pipeline {pipeline}");
+            contest::hold_for(setting, report, &case, &parameters, &contenders, &[group], USUAL_S)?;
+        }
+        for (readers, contender) in all.into_iter().zip(&contenders) {
+            readers.stop(&contender.label)?;
+        }
+    }
+    Ok(())
+}
+
+/// Clients that read the channel, whose messages a thread takes.
+struct Readers {
+    ends: Arc<AtomicBool>,
+    bytes: Arc<AtomicU64>,
+    thread: JoinHandle<Result<()>>,
+}
+
+impl Readers {
+    /// Connects so many clients, and subscribes them.
+    fn start(address: SocketAddr, count: usize, cores: &[usize]) -> Result<Readers> {
+        let streams: Vec<TcpStream> = (0..count).map(|_| subscribed(address)).collect::<Result<_>>()?;
+        let (ends, bytes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let thread = std::thread::spawn({
+            let (ends, bytes, cores) = (ends.clone(), bytes.clone(), cores.to_vec());
+            move || {
+                let _pinned = Pinned::to(&cores)?;
+                read_all(streams, &ends, &bytes)
+            }
+        });
+        Ok(Readers { ends, bytes, thread })
+    }
+
+    /// Ends them.
+    fn stop(self, server: &str) -> Result<()> {
+        self.ends.store(true, Ordering::Relaxed);
+        self.thread.join().map_err(|_| LabError::Reply("the readers panicked".to_owned()))??;
+        match self.bytes.load(Ordering::Relaxed) {
+            0 => Err(LabError::Reply(format!("{server} delivered no message"))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A client that reads the channel.
+fn subscribed(address: SocketAddr) -> Result<TcpStream> {
+    let connect = || -> std::io::Result<TcpStream> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"*2\r\n$9\r\nSUBSCRIBE\r\n$4\r\nnews\r\n")?;
+        stream.read_exact(&mut [0; "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n".len()])?;
+        stream.set_nonblocking(true)?;
+        Ok(stream)
+    };
+    connect().doing(|| format!("subscribe at {address}"))
+}
+
+/// Reads what comes to all of them, and counts the bytes.
+fn read_all(mut streams: Vec<TcpStream>, ends: &AtomicBool, bytes: &AtomicU64) -> Result<()> {
+    let poller = epoll::create(CreateFlags::CLOEXEC).doing(|| "watch the readers".to_owned())?;
+    for (index, stream) in streams.iter().enumerate() {
+        epoll::add(&poller, stream, EventData::new_u64(index as u64), EventFlags::IN)
+            .doing(|| "watch the readers".to_owned())?;
+    }
+    let (mut events, mut buffer) = (Vec::with_capacity(1024), vec![0; 64 << 10]);
+    while !ends.load(Ordering::Relaxed) {
+        events.clear();
+        match epoll::wait(&poller, spare_capacity(&mut events), Some(&LOOK)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).doing(|| "wait for messages".to_owned()),
+        }
+        for event in &events {
+            match streams[event.data.u64() as usize].read(&mut buffer) {
+                Ok(0) => return Err(LabError::Reply("the server closed a client that reads".to_owned())),
+                Ok(count) => bytes.fetch_add(count as u64, Ordering::Relaxed),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+                Err(error) => return Err(error).doing(|| "read messages".to_owned()),
+            };
+        }
+    }
+    Ok(())
+}

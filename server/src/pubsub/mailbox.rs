@@ -1,0 +1,64 @@
+//! The messages on their way to the clients of one worker.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use tarn_engine::lock::Mutex;
+use tokio::sync::Notify;
+
+use crate::pubsub::message::Delivery;
+
+/// Bytes of messages from which on who publishes is asked to try again.
+const BYTES_MAX: usize = 32 << 20;
+
+/// The messages on their way to the clients of one worker.
+#[derive(Debug, Default)]
+pub struct Mailbox {
+    mail: Mutex<VecDeque<Delivery>>,
+    /// Bytes of them; a message counts in each mailbox.
+    bytes: AtomicUsize,
+    has_mail: AtomicBool,
+    /// Woken when the first message comes.
+    pub arrived: Notify,
+}
+
+impl Mailbox {
+    /// Whether who publishes is to try again.
+    pub fn is_full(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) >= BYTES_MAX
+    }
+
+    /// Whether there are messages.
+    pub fn has_mail(&self) -> bool {
+        self.has_mail.load(Ordering::Acquire)
+    }
+
+    /// Puts a message in. The worker is woken, unless it `looks` by itself before it sleeps.
+    pub(super) fn put(&self, delivery: Delivery, looks: bool) {
+        self.bytes.fetch_add(delivery.len(), Ordering::Relaxed);
+        self.mail.lock().push_back(delivery);
+        if !self.has_mail.swap(true, Ordering::AcqRel) && !looks {
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Takes the messages for about so many clients, oldest first, one at least.
+    pub fn take(&self, clients: usize) -> Vec<Delivery> {
+        let mut mail = self.mail.lock();
+        let (mut taken, mut copies, mut bytes) = (Vec::new(), 0, 0);
+        while copies < clients {
+            let Some(delivery) = mail.pop_front() else { break };
+            copies += delivery.to.len();
+            bytes += delivery.len();
+            taken.push(delivery);
+        }
+        if mail.is_empty() {
+            // Under the lock: who puts something in afterwards sets it again.
+            self.has_mail.store(false, Ordering::Release);
+            *mail = VecDeque::new();
+        }
+        drop(mail);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        taken
+    }
+}
