@@ -59,7 +59,10 @@ pub fn run(
         async move {
             loop {
                 worker.turn_over.notified().await;
-                worker.end_turn();
+                while worker.end_turn() {
+                    // The sockets are looked at before it goes on.
+                    tokio::task::yield_now().await;
+                }
             }
         }
     });
@@ -116,7 +119,7 @@ pub fn run(
         while !worker.clients.borrow().is_empty() {
             open.notified().await;
         }
-        worker.end_turn();
+        while worker.end_turn() {}
     });
     Ok(())
 }

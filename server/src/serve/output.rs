@@ -10,7 +10,7 @@
 //! ```
 
 use std::cell::{Cell, RefCell, RefMut};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -35,6 +35,10 @@ use crate::serve::outbox::Outbox;
 const SPARES: usize = 64;
 /// Capacity of a new buffer.
 const BUFFER_BYTES: usize = 16 << 10;
+/// Clients that messages are sent to in a turn, at least.
+const MESSAGE_WRITES: usize = 128;
+/// Turns in which messages are sent to all clients that have such.
+const MESSAGE_TURNS: usize = 8;
 /// Capacity of a new buffer for messages: most are short, and many clients have one at once.
 const MESSAGE_BYTES: usize = 512;
 /// A buffer that grew beyond this is not kept.
@@ -49,6 +53,8 @@ pub(super) struct Output {
     held: Cell<usize>,
     /// It is in the worker's list.
     queued: Cell<bool>,
+    /// It is in the worker's list of those with messages.
+    has_messages: Cell<bool>,
     /// The `Lsn` under which the worker has it among those that hold replies, and since when.
     waits_until: Cell<Option<(Lsn, Instant)>>,
     /// The socket has no room: wait for it before anything else.
@@ -72,6 +78,7 @@ impl Output {
             outbox: RefCell::default(),
             held: Cell::new(0),
             queued: Cell::new(false),
+            has_messages: Cell::new(false),
             waits_until: Cell::new(None),
             stuck: Cell::new(false),
             awaited: Cell::new(false),
@@ -152,8 +159,8 @@ impl Output {
         }
     }
 
-    /// Appends messages to the replies, which leave at the end of the turn, or when they may reveal changes
-    /// up to `lsn`.
+    /// Appends messages to the replies. They leave at the end of a turn, when they may reveal changes up to
+    /// `lsn`.
     fn append(self: &Rc<Self>, lsn: Lsn, outputs: &Outputs, write: impl FnOnce(&mut Vec<u8>)) {
         let mut outbox = self.outbox();
         outbox.lend_buffer(|| Vec::with_capacity(MESSAGE_BYTES));
@@ -166,7 +173,9 @@ impl Output {
             }
         }
         self.handle.output_bytes.store(outbox.len() + self.held.get(), Ordering::Relaxed);
-        outputs.queue(self);
+        if !self.has_messages.replace(true) {
+            outputs.with_messages.borrow_mut().push_back(self.clone());
+        }
     }
 
     /// Whether the socket had no room.
@@ -176,7 +185,8 @@ impl Output {
 
     /// Whether something may leave that nobody is about to send.
     pub(super) fn is_forgotten(&self, outputs: &Outputs) -> bool {
-        !self.queued.get() && !self.outbox().sendable(self.revealable(outputs)).is_empty()
+        let is_known = self.queued.get() || self.has_messages.get();
+        !is_known && !self.outbox().sendable(self.revealable(outputs)).is_empty()
     }
 
     /// Up to where changes may be revealed to the client.
@@ -250,6 +260,8 @@ pub(super) struct Outputs {
     /// Outputs that hold replies until an `Lsn` is durable.
     waiting: RefCell<BTreeMap<(Lsn, u64), Rc<Output>>>,
     queue: RefCell<Vec<Rc<Output>>>,
+    /// Outputs to which messages were appended.
+    with_messages: RefCell<VecDeque<Rc<Output>>>,
     spares: RefCell<Vec<Vec<u8>>>,
     /// Those of all connections, by the client's id.
     by_client: RefCell<HashMap<u64, Rc<Output>, RandomState>>,
@@ -258,8 +270,8 @@ pub(super) struct Outputs {
 impl Outputs {
     /// The outputs of `worker`, which has none yet.
     pub(super) fn new(server: Arc<Services>, worker: usize) -> Outputs {
-        let (waiting, queue, spares, by_client) = Default::default();
-        Outputs { server, worker, waiting, queue, spares, by_client }
+        let (waiting, queue, with_messages, spares, by_client) = Default::default();
+        Outputs { server, worker, waiting, queue, with_messages, spares, by_client }
     }
 
     /// Adds the output of a new connection.
@@ -347,16 +359,32 @@ impl Outputs {
         let mut queue = self.queue.take();
         for output in queue.drain(..) {
             output.queued.set(false);
-            if output.stuck.get() {
-                continue;
-            }
-            if let Err(error) = output.send(self) {
-                output.failed.set(Some(error));
-                output.handle.wake();
-            } else if output.stuck.get() || output.awaited.take() {
-                output.handle.wake();
-            }
+            self.send(&output);
         }
         self.queue.replace(queue);
+    }
+
+    /// Sends messages to some of the clients that have such. `true` if there are more: they have to wait for
+    /// the requests that have come meanwhile. Messages that come meanwhile leave together with theirs.
+    pub(super) fn send_messages(&self) -> bool {
+        let mut queue = self.with_messages.borrow_mut();
+        let clients = (queue.len() / MESSAGE_TURNS).max(MESSAGE_WRITES).min(queue.len());
+        for output in queue.drain(..clients) {
+            output.has_messages.set(false);
+            self.send(&output);
+        }
+        !queue.is_empty()
+    }
+
+    fn send(&self, output: &Rc<Output>) {
+        if output.stuck.get() {
+            return;
+        }
+        if let Err(error) = output.send(self) {
+            output.failed.set(Some(error));
+            output.handle.wake();
+        } else if output.stuck.get() || output.awaited.take() {
+            output.handle.wake();
+        }
     }
 }

@@ -23,7 +23,7 @@ use crate::serve::output::{Output, Outputs};
 use crate::serve::turn::{Ended, Turn};
 
 /// Messages that a turn appends to the replies of clients, about.
-const MESSAGES_A_TURN: usize = 4096;
+const MESSAGES_A_TURN: usize = 16 << 10;
 /// Bytes read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
 
@@ -170,8 +170,10 @@ impl Worker {
         }
     }
 
-    /// Sends what was committed in this turn to the disk, and what was replied to the clients.
-    pub(crate) fn end_turn(&self) {
+    /// Sends what was committed in this turn to the disk, and what was replied to the clients. `true` if
+    /// there are messages that have to wait for the next turn.
+    #[must_use = "messages would not be sent"]
+    pub(crate) fn end_turn(&self) -> bool {
         self.in_turn.set(false);
         if let Some(engine) = self.server.engine() {
             engine.end_turn(self.index);
@@ -179,12 +181,14 @@ impl Worker {
         let ran = Instant::now();
         self.deliver();
         self.outputs.send_all();
+        let has_messages = self.outputs.send_messages();
         let Ended { spent, requests, holder } = self.turn.end(ran);
         if let Some(engine) = self.server.engine().filter(|_| requests > 0) {
             engine.note_wait(spent.for_others());
         }
         self.ledgers().of(self.index).count(&spent, requests);
         self.keep_if_slow(&spent, requests, holder);
+        has_messages
     }
 
     /// Notes that a request has waited between turns.
