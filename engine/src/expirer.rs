@@ -62,8 +62,8 @@ fn expire_segment(
     if !due.is_empty() {
         let delete = |key: Box<[u8]>| Write::Key { db, key: key.into_vec().into(), change: Change::Delete };
         let batch: Batch<'_> = due.into_iter().map(delete).collect();
-        latched.commit(&batch, group)?;
-        store.expiry().note_expired(batch.len());
+        let lsn = latched.commit(&batch, group)?;
+        store.expiry().note_expired(&batch, lsn);
     }
     latched.set_due(next);
     Ok(())

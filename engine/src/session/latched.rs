@@ -407,8 +407,8 @@ impl<'s> Latched<'s> {
         if batch.is_empty() {
             return Ok(0);
         }
-        self.commit(&batch, group)?;
-        self.store.expiry().note_expired(batch.len());
+        let lsn = self.commit(&batch, group)?;
+        self.store.expiry().note_expired(&batch, lsn);
         Ok(batch.len())
     }
 

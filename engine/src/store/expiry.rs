@@ -1,14 +1,22 @@
 //! Settings and counts of the deletion of expired keys.
 
+use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+
+use crate::record::{Batch, Lsn, Write};
 
 /// How often the expirer looks for keys that are due, in milliseconds, unless another cycle is set.
 const CYCLE_MS: u64 = 20;
 
+/// Is told of each key that was deleted as it had expired: its database, its name, and the `Lsn` of that. Its
+/// segment is latched.
+pub(crate) type OnExpired = Box<dyn Fn(u8, &[u8], Lsn) + Send + Sync>;
+
 /// The switches and the counter of expiry.
-#[derive(Debug)]
 pub struct Expiry {
+    told: OnceLock<OnExpired>,
     expired: AtomicU64,
     /// Whether keys that no command touches are deleted.
     active: AtomicBool,
@@ -21,11 +29,18 @@ pub struct Expiry {
 impl Default for Expiry {
     fn default() -> Expiry {
         Expiry {
+            told: OnceLock::new(),
             expired: AtomicU64::new(0),
             active: AtomicBool::new(true),
             held: AtomicBool::new(false),
             cycle_ms: AtomicU64::new(CYCLE_MS),
         }
+    }
+}
+
+impl fmt::Debug for Expiry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expiry").field("expired", &self.expired).field("active", &self.active).finish()
     }
 }
 
@@ -35,8 +50,23 @@ impl Expiry {
         self.expired.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn note_expired(&self, keys: usize) {
-        self.expired.fetch_add(keys as u64, Ordering::Relaxed);
+    /// Has `told` told of each key that was deleted as it had expired.
+    ///
+    /// REQUIRES: it is called once. `told` takes no lock that comes before the segments.
+    pub fn tell(&self, told: OnExpired) {
+        let is_first = self.told.set(told).is_ok();
+        debug_assert!(is_first, "one is told of expired keys");
+    }
+
+    /// Notes that the keys of `batch` were deleted, the last of them as `lsn`.
+    pub(crate) fn note_expired(&self, batch: &Batch<'_>, lsn: Lsn) {
+        self.expired.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        let Some(told) = self.told.get() else { return };
+        for write in batch {
+            if let Write::Key { db, key, .. } = write {
+                told(*db, key, lsn);
+            }
+        }
     }
 
     /// Switches the deletion of expired keys that no command touches.

@@ -163,9 +163,9 @@ fn describe(client: &ClientHandle) -> String {
     let _ = write!(
         line,
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={channels} psub={patterns} \
-         ssub={shard_channels} multi={queued} qbuf={} qbuf-free={} argv-mem=0 \
-         multi-mem={queued_bytes} rbs={buffer_bytes} rbp={buffer_bytes} obl={output_bytes} oll=0 omem={output_bytes} tot-mem={} events={} cmd={} \
-         user=default redir=-1 resp={} lib-name={library} lib-ver={version}",
+         ssub={shard_channels} multi={queued} qbuf={} qbuf-free={} argv-mem=0 multi-mem={queued_bytes} \
+         rbs={buffer_bytes} rbp={buffer_bytes} obl={output_bytes} oll=0 omem={output_bytes} tot-mem={} \
+         events={} cmd={} user=default redir=-1 resp={} lib-name={library} lib-ver={version}",
         client.id,
         client.addr,
         client.local_addr,

@@ -78,6 +78,9 @@ pub enum ValueError {
     /// A path that is empty, or cannot be made absolute.
     #[error("argument must be the path of a directory")]
     NotDirectory,
+    /// A letter that stands for no class of keyspace events.
+    #[error("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")]
+    EventClass,
     /// More addresses than `bind` takes.
     #[error("Too many bind addresses specified.")]
     TooManyAddresses,

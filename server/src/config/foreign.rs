@@ -68,7 +68,6 @@ pub(super) static FOREIGN: &[D] = &[
         only("there is no memory limit yet; leave 'maxmemory 0' and size the machine for the data")),
     inert("maxmemory-clients", Shape::MemoryOrPercent, "0",
         only("client memory is limited by client-output-buffer-limit and client-query-buffer-limit")),
-    inert("notify-keyspace-events", TEXT, "", only("there are no keyspace notifications yet; leave it \"\"")),
     inert("replicaof", Shape::List, "",
         only("there is no replication yet; remove the line")).alias("slaveof"),
     inert("min-replicas-to-write", COUNT, "0",

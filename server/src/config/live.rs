@@ -1,11 +1,11 @@
 //! Settings that the hot path reads: plain atomics, written by `CONFIG SET`.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tarn_resp::Limits;
 
-use crate::config::{ClientClass, Config};
+use crate::config::{ClientClass, Config, EventClasses};
 
 /// When a client that reads too slowly is disconnected; as in `OutputBufferLimit`.
 #[derive(Debug, Default)]
@@ -31,6 +31,7 @@ pub struct Live {
     slow_us: AtomicI64,
     latency_tracking: AtomicBool,
     latency_event_ms: AtomicU64,
+    event_classes: AtomicU32,
     serve_while_loading: AtomicBool,
 }
 
@@ -50,6 +51,7 @@ impl Live {
             slow_us: AtomicI64::new(0),
             latency_tracking: AtomicBool::new(false),
             latency_event_ms: AtomicU64::new(0),
+            event_classes: AtomicU32::new(0),
             serve_while_loading: AtomicBool::new(false),
         };
         live.update(config);
@@ -76,6 +78,9 @@ impl Live {
         self.slow_us.store(config.slowlog_log_slower_than_us, Ordering::Relaxed);
         self.latency_tracking.store(config.latency_tracking, Ordering::Relaxed);
         self.latency_event_ms.store(config.latency_monitor_threshold_ms, Ordering::Relaxed);
+        let classes = config.notify_keyspace_events;
+        let has_channels = classes.has(EventClasses::KEYSPACE) || classes.has(EventClasses::KEYEVENT);
+        self.event_classes.store(if has_channels { classes.0 } else { 0 }, Ordering::Relaxed);
         self.serve_while_loading.store(config.serve_while_loading, Ordering::Relaxed);
     }
 
@@ -98,6 +103,15 @@ impl Live {
     pub fn latency_event(&self) -> Option<Duration> {
         let ms = self.latency_event_ms.load(Ordering::Relaxed);
         (ms > 0).then(|| Duration::from_millis(ms))
+    }
+
+    /// The keyspace events that are published; `None`: none.
+    #[inline]
+    pub fn event_classes(&self) -> Option<EventClasses> {
+        match self.event_classes.load(Ordering::Relaxed) {
+            0 => None,
+            classes => Some(EventClasses(classes)),
+        }
     }
 
     /// Whether reads are answered while the data is being loaded.

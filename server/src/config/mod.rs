@@ -15,6 +15,7 @@ mod foreign;
 mod kinds;
 mod later;
 pub(crate) mod live;
+mod notifications;
 mod rewrite;
 pub(crate) mod rewriter;
 mod secrets;
@@ -34,6 +35,7 @@ pub use kinds::{
     LogCompaction, LogLevel, MetricsAuth, OutputBufferLimit, OutputBufferLimits, SaveRule, SaveRules, SqlTls,
     Supervised, by_words,
 };
+pub use notifications::EventClasses;
 pub use rewrite::rewrite_text;
 pub use settings::Config;
 pub use shape::{Shape, Value};

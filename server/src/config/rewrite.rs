@@ -321,6 +321,9 @@ mod tests {
                 ("latency-tracking-info-percentiles", _) => {
                     (0.0..100f64).prop_map(|p| format!("{p} 50").into()).boxed()
                 }
+                ("notify-keyspace-events", _) => {
+                    "[Ag$lshzxeKEtmdn]{0,8}".prop_map(String::into_bytes).boxed()
+                }
                 (_, Shape::Bool) => {
                     any::<bool>().prop_map(|b| if b { "yes".into() } else { "no".into() }).boxed()
                 }

@@ -9,6 +9,7 @@ use super::kinds::{
     AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, DebugAccess, FileName, LogCompaction,
     LogLevel, MetricsAuth, OutputBufferLimits, SaveRules, SqlTls, Supervised, settled,
 };
+use super::notifications::EventClasses;
 use super::shape::Value;
 
 /// Where the data is if nobody says otherwise, relative to the working directory.
@@ -159,6 +160,8 @@ pub struct Config {
     pub latency_tracking_info_percentiles: Vec<f64>,
     /// Events that take longer, in milliseconds, are kept for `LATENCY`; 0 for none.
     pub latency_monitor_threshold_ms: u64,
+    /// The keyspace events that are published.
+    pub notify_keyspace_events: EventClasses,
     /// Fields of a hash that is kept in one allocation.
     pub hash_max_listpack_entries: usize,
     /// Bytes of a field or value of such a hash.
@@ -358,6 +361,7 @@ impl Config {
             latency_tracking: false,
             latency_tracking_info_percentiles: Vec::new(),
             latency_monitor_threshold_ms: 0,
+            notify_keyspace_events: EventClasses::default(),
             hash_max_listpack_entries: 0,
             hash_max_listpack_value_bytes: 0,
             list_max_listpack_size: 0,

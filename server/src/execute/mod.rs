@@ -14,6 +14,7 @@ pub(crate) mod call;
 pub mod client;
 pub mod command;
 pub(crate) mod context;
+pub(crate) mod events;
 pub mod executor;
 pub(crate) mod extended;
 pub(crate) mod parse;

@@ -13,6 +13,7 @@ use tarn_engine::{Background, Engine};
 
 use crate::apply;
 use crate::config::{AppendFsync, Config};
+use crate::execute::events;
 use crate::execute::services::Services;
 use crate::persist::log_switch::{self, Tail};
 use crate::persist::transfer::{self, Stage};
@@ -21,7 +22,7 @@ use crate::serve::redis_files;
 use crate::store::{OpenLog, Store};
 
 /// Opens the log, replays it and opens the doors.
-pub(crate) fn load(server: &Services, config: &Config) -> Result<Option<Background>, ServeError> {
+pub(crate) fn load(server: &Arc<Services>, config: &Config) -> Result<Option<Background>, ServeError> {
     let began = Instant::now();
     let tail = if config.appendonly { Tail::Cut } else { Tail::LeftOut };
     server.loading.found.get_or_init(|| Box::new(move |found| log_switch::tell_recovered(found, tail)));
@@ -121,7 +122,14 @@ fn load_rdb(server: &Services, config: &Config, engine: &Engine, path: &Path) ->
     Ok(())
 }
 
-fn open_doors(server: &Services, store: Store) {
+fn open_doors(server: &Arc<Services>, store: Store) {
+    // The store is a part of the server.
+    let weak = Arc::downgrade(server);
+    store.engine.expiry().tell(Box::new(move |db, key, lsn| {
+        if let Some(server) = weak.upgrade() {
+            events::publish_expired(&server, db, key, lsn);
+        }
+    }));
     apply::open_doors(server, store);
     tracing::info!("Ready to accept connections");
 }

@@ -36,7 +36,7 @@ const SPARES: usize = 64;
 /// Capacity of a new buffer.
 const BUFFER_BYTES: usize = 16 << 10;
 /// Clients that messages are sent to in a turn, at least.
-const MESSAGE_WRITES: usize = 128;
+const MESSAGE_WRITES: usize = 16;
 /// Turns in which messages are sent to all clients that have such.
 const MESSAGE_TURNS: usize = 8;
 /// Capacity of a new buffer for messages: most are short, and many clients have one at once.

@@ -24,10 +24,10 @@ use crate::error::CommandError;
 use crate::execute::call::Call;
 use crate::execute::client::Client;
 use crate::execute::command::Command;
+use crate::execute::events::Events;
 use crate::execute::services::Services;
 use crate::execute::spec::Flags;
 use crate::execute::transaction::{Queued, Transaction};
-use crate::pubsub::Publication;
 
 /// Whether the keys of each request are to be copied before it runs: behind a closed gate nothing is latched.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,8 +87,8 @@ impl Executor<'_> {
             self.exec_latched(&transaction, client, out)
         };
         client.denies_waiting = false;
-        let staged = std::mem::take(&mut client.staged);
         if let Err(error) = result {
+            client.staged.clear();
             client.select(db);
             if matches!(error, CommandError::LogBehind | CommandError::GateBusy) {
                 client.transaction = Some(transaction);
@@ -98,9 +98,7 @@ impl Executor<'_> {
         }
         client.discard();
         let seen = result?;
-        for Publication { kind, channel, payload } in &staged {
-            self.server.pubsub.publish(*kind, channel, payload, seen, Some(self.worker));
-        }
+        self.send_staged(client, seen);
         Ok(seen)
     }
 
@@ -201,6 +199,7 @@ impl Executor<'_> {
         out: &mut Vec<u8>,
     ) -> Batch<'a> {
         let server = self.server;
+        let events = server.live.event_classes();
         let mut staged = Batch::new();
         Writer::new(out, client.protocol).array(transaction.queue().len());
         for Queued { slot, args, .. } in transaction.queue() {
@@ -210,11 +209,20 @@ impl Executor<'_> {
                 latched.prepare(&command.declared_keys(client.db, server.databases, args));
             }
             let (start, lookups) = (out.len(), latched.lookups());
+            let db = client.db;
             let mut batch = Batch::new();
             let call = Call::begin(server, self.worker, command, *slot, args, None);
             let result = run_in(command, latched, &mut batch, client, server, args, out);
             call.finish(client, args, self.now, &result);
             match result {
+                Ok(()) if events.is_some() => {
+                    let classes = events.unwrap_or_default();
+                    let mut events = Events::new(classes, &mut client.staged);
+                    events.add_new(latched, &batch);
+                    let written = batch.clone();
+                    latched.stage(batch, &mut staged);
+                    events.add_written(latched, command.name, args, db, &written);
+                }
                 Ok(()) => latched.stage(batch, &mut staged),
                 Err(error) => {
                     out.truncate(start);
@@ -224,6 +232,10 @@ impl Executor<'_> {
             }
             if !command.flags.has(Flags::WRITE) {
                 let (hits, misses) = latched.lookups();
+                if let Some(classes) = events.filter(|_| misses > lookups.1) {
+                    let keys = command.declared_keys(db, server.databases, args);
+                    Events::new(classes, &mut client.staged).add_missed(latched, command.name, &keys);
+                }
                 self.note_lookups((hits - lookups.0, misses - lookups.1));
             }
         }

@@ -19,6 +19,7 @@ use crate::error::CommandError;
 use crate::execute::client::Client;
 use crate::execute::command::Command;
 use crate::execute::context::Context;
+use crate::execute::events::Events;
 use crate::execute::services::Services;
 use crate::execute::spec::Flags;
 
@@ -49,6 +50,7 @@ impl Executor<'_> {
         if access == Access::Write {
             latched.expire(&keys, self.group)?;
         }
+        let (events, db) = (self.server.live.event_classes(), client.db);
         let mut batch = Batch::new();
         client.ready.iter_mut().for_each(|ready| ready.is_used = false);
         let ran = run_in(command, &latched, &mut batch, client, self.server, args, out);
@@ -57,12 +59,24 @@ impl Executor<'_> {
             return Err(error);
         }
         if !batch.is_empty() {
+            let mut new = Vec::new();
+            if let Some(classes) = events {
+                Events::new(classes, &mut new).add_new(&latched, &batch);
+            }
             latched.commit(&batch, self.group)?;
+            client.staged.append(&mut new);
             if let Some(ready) = client.ready.as_mut().filter(|ready| ready.is_used) {
                 ready.end();
             }
         }
         let (seen, met_expired, lookups) = (latched.seen(), latched.met_expired(), latched.lookups());
+        if let Some(classes) = events {
+            let mut events = Events::new(classes, &mut client.staged);
+            events.add_written(&latched, command.name, args, db, &batch);
+            if access == Access::Read && lookups.1 > 0 {
+                events.add_missed(&latched, command.name, &keys);
+            }
+        }
         latched.release();
         if met_expired {
             let mut latched = session.latch(&keys, Access::Write, self.now);
@@ -74,6 +88,7 @@ impl Executor<'_> {
             // As in Redis, the look-ups of writing commands are not counted.
             self.note_lookups(lookups);
         }
+        self.send_staged(client, seen);
         self.after_commit(&batch);
         Ok(seen)
     }
@@ -91,6 +106,7 @@ impl Executor<'_> {
         let Some(engine) = self.server.engine() else {
             return Err(self.loading());
         };
+        let db = client.db;
         let mut alone = close_gate(engine, client)?;
         // Without latches: it may look at keys that it does not declare, in any order.
         let mut latched = alone.transact(self.now);
@@ -102,11 +118,24 @@ impl Executor<'_> {
             self.refused_at = seen;
             return Err(error);
         }
+        let events = self.server.live.event_classes().filter(|_| !batch.is_empty());
+        let mut new = Vec::new();
+        if let Some(classes) = events {
+            Events::new(classes, &mut new).add_new(&latched, &batch);
+        }
         latched.release();
         if !batch.is_empty() {
             seen = seen.max(alone.commit(&batch, self.group)?);
         }
+        if let Some(classes) = events {
+            client.staged.append(&mut new);
+            let mut latched = alone.transact(self.now);
+            latched.prepare(&keys);
+            Events::new(classes, &mut client.staged).add_written(&latched, command.name, args, db, &batch);
+            latched.release();
+        }
         drop(alone);
+        self.send_staged(client, seen);
         self.after_commit(&batch);
         Ok(seen)
     }

@@ -33,6 +33,7 @@ use crate::execute::services::Services;
 use crate::execute::spec::Flags;
 use crate::execute::table::{Found, Table};
 use crate::observe::counter;
+use crate::pubsub::Publication;
 
 /// Runs the requests of one batch of a worker.
 pub struct Executor<'e> {
@@ -286,6 +287,13 @@ impl<'e> Executor<'e> {
     fn enter_gate(&mut self) {
         if self.session.is_none() {
             self.session = self.server.engine().map(|engine| engine.enter_in_turn(self.worker));
+        }
+    }
+
+    /// Sends the messages that a client has staged: what they tell of is there, the newest of it as `seen`.
+    fn send_staged(&self, client: &mut Client, seen: Lsn) {
+        for Publication { kind, channel, payload } in client.staged.drain(..) {
+            self.server.pubsub.publish(kind, &channel, &payload, seen, Some(self.worker));
         }
     }
 

@@ -1,0 +1,242 @@
+//! Keyspace events: which of them a command is, by its name and by what it has written.
+//!
+//! ```text
+//!   a command has run ── its changes are there ── events, among the staged messages ── unlatch ── publish
+//! ```
+//!
+//! The events of a command are found when its changes are in force and its keys are latched still, so that a
+//! key that was emptied is seen to be gone. They leave as messages do: when the changes may be revealed.
+
+use tarn_engine::record::{Batch, Change, Lsn, Write};
+use tarn_engine::session::Latched;
+use tarn_resp::Args;
+
+use crate::config::EventClasses;
+use crate::execute::spec::Keys;
+use crate::pubsub::{Kind, Publication};
+use crate::shared::Shared;
+
+/// The events of each key that a command has written.
+enum Tells {
+    /// The event, then `del` if the key is gone.
+    ThenDel,
+    /// `del` if the key is gone, or the event.
+    OrDel,
+}
+
+/// The events that one command publishes.
+pub(super) struct Events<'e> {
+    classes: EventClasses,
+    staged: &'e mut Vec<Publication>,
+}
+
+impl<'e> Events<'e> {
+    /// The events of these classes, which are added to `staged`.
+    pub(super) fn new(classes: EventClasses, staged: &'e mut Vec<Publication>) -> Events<'e> {
+        Events { classes, staged }
+    }
+
+    fn add(&mut self, class: EventClasses, event: &str, db: u8, key: &[u8]) {
+        if self.classes.has(class) {
+            self.staged.extend(publications(self.classes, event, db, key));
+        }
+    }
+
+    fn del_if_gone(&mut self, latched: &Latched<'_>, db: u8, key: &[u8]) {
+        if latched.get(db, key).is_none() {
+            self.add(EventClasses::GENERIC, "del", db, key);
+        }
+    }
+
+    /// Adds those of the keys that `batch` will create.
+    pub(super) fn add_new(&mut self, latched: &Latched<'_>, batch: &Batch<'_>) {
+        if !self.classes.has(EventClasses::NEW) {
+            return;
+        }
+        let mut last = None;
+        for write in batch {
+            let Write::Key { db, key, change } = write else { continue };
+            let place = (*db, key.as_ref());
+            if !matches!(change, Change::Delete) && last != Some(place) && latched.get(*db, key).is_none() {
+                self.add(EventClasses::NEW, "new", *db, key);
+            }
+            last = Some(place);
+        }
+    }
+
+    /// Adds those of the keys that a command has looked for and that are missing. `OBJECT` tells of none.
+    pub(super) fn add_missed(&mut self, latched: &Latched<'_>, name: &str, keys: &Keys<'_>) {
+        let is_of_object = matches!(name, "encoding" | "freq" | "idletime" | "refcount");
+        if self.classes.has(EventClasses::KEY_MISS) && !is_of_object {
+            for key in keys.iter().filter(|key| latched.find(**key).is_none()) {
+                self.add(EventClasses::KEY_MISS, "keymiss", key.db, key.key);
+            }
+        }
+    }
+
+    /// Adds those of a command whose changes, which `batch` has, are in force.
+    pub(super) fn add_written(
+        &mut self,
+        latched: &Latched<'_>,
+        name: &str,
+        args: Args<'_>,
+        db: u8,
+        batch: &Batch<'_>,
+    ) {
+        if batch.is_empty() {
+            return;
+        }
+        match name {
+            "rename" | "renamenx" => {
+                self.add(EventClasses::GENERIC, "rename_from", db, args.at(1));
+                self.add(EventClasses::GENERIC, "rename_to", db, args.at(2));
+            }
+            "move" => {
+                let target = batch.iter().filter_map(database).find(|target| *target != db).unwrap_or(db);
+                self.add(EventClasses::GENERIC, "move_from", db, args.at(1));
+                self.add(EventClasses::GENERIC, "move_to", target, args.at(1));
+            }
+            "smove" => {
+                self.add(EventClasses::SET, "srem", db, args.at(1));
+                self.del_if_gone(latched, db, args.at(1));
+                let adds =
+                    |write: &Write<'_>| matches!(write, Write::Key { change: Change::SetAdd { .. }, .. });
+                if batch.iter().any(adds) {
+                    self.add(EventClasses::SET, "sadd", db, args.at(2));
+                }
+            }
+            "lmove" | "blmove" | "rpoplpush" | "brpoplpush" => {
+                let is_left = |at: usize| args.at(at).eq_ignore_ascii_case(b"left");
+                let by_sides = name.ends_with("lmove");
+                let (pops_left, pushes_left) =
+                    if by_sides { (is_left(3), is_left(4)) } else { (false, true) };
+                self.add(EventClasses::LIST, if pushes_left { "lpush" } else { "rpush" }, db, args.at(2));
+                self.add(EventClasses::LIST, if pops_left { "lpop" } else { "rpop" }, db, args.at(1));
+                self.del_if_gone(latched, db, args.at(1));
+            }
+            _ => self.add_each(latched, name, args, batch),
+        }
+    }
+
+    /// Adds the event of a command for each key that it has written.
+    fn add_each(&mut self, latched: &Latched<'_>, name: &str, args: Args<'_>, batch: &Batch<'_>) {
+        let Some((class, event, tells)) = event_of(name, args) else { return };
+        // Each pair of MSET is an event; other commands write several elements of a key.
+        let is_for_each_write = matches!(name, "mset" | "msetnx");
+        let mut last = None;
+        for write in batch {
+            let Write::Key { db, key, .. } = write else { continue };
+            if !is_for_each_write && last == Some((*db, key.as_ref())) {
+                continue;
+            }
+            last = Some((*db, key.as_ref()));
+            let is_gone = latched.get(*db, key).is_none();
+            if !is_gone || matches!(tells, Tells::ThenDel) {
+                self.add(class, event, *db, key);
+            }
+            if is_gone {
+                self.add(EventClasses::GENERIC, "del", *db, key);
+            } else if matches!(name, "set" | "setex" | "psetex") && sets_expiry(name, args) {
+                self.add(EventClasses::GENERIC, "expire", *db, key);
+            }
+        }
+    }
+}
+
+/// The database of a write.
+fn database(write: &Write<'_>) -> Option<u8> {
+    if let Write::Key { db, .. } = write { Some(*db) } else { None }
+}
+
+/// Whether a command that writes a string gives it an expiry.
+fn sets_expiry(name: &str, args: Args<'_>) -> bool {
+    let is_option = |word: &[u8]| {
+        ["ex", "px", "exat", "pxat"].iter().any(|option| word.eq_ignore_ascii_case(option.as_bytes()))
+    };
+    name != "set" || args.tail(3).iter().any(is_option)
+}
+
+/// Whether one of the arguments is this word.
+fn has_word(args: Args<'_>, word: &str) -> bool {
+    args.iter().any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+/// The word behind the counted keys of `LMPOP`, `ZMPOP` and their kind, whose number stands at `at`.
+fn word_behind_keys<'a>(args: Args<'a>, at: usize) -> &'a [u8] {
+    let count = std::str::from_utf8(args.at(at)).ok().and_then(|text| text.parse::<usize>().ok());
+    count.and_then(|count| args.get(at + 1 + count)).unwrap_or_default()
+}
+
+/// The event of a command for each key that it writes; `None`: it has none.
+fn event_of<'n>(name: &'n str, args: Args<'_>) -> Option<(EventClasses, &'n str, Tells)> {
+    use EventClasses as Class;
+    use Tells::{OrDel, ThenDel};
+    let is_left = |at| word_behind_keys(args, at).eq_ignore_ascii_case(b"left");
+    let is_min = |at| word_behind_keys(args, at).eq_ignore_ascii_case(b"min");
+    let pop = |is_left| if is_left { "lpop" } else { "rpop" };
+    let zpop = |is_min| if is_min { "zpopmin" } else { "zpopmax" };
+    Some(match name {
+        "set" | "setnx" | "setex" | "psetex" | "getset" | "mset" | "msetnx" => {
+            (Class::STRING, "set", ThenDel)
+        }
+        "append" | "setrange" | "incrbyfloat" => (Class::STRING, name, ThenDel),
+        "incr" | "decr" | "incrby" | "decrby" => (Class::STRING, "incrby", ThenDel),
+        "setbit" | "bitfield" => (Class::STRING, "setbit", ThenDel),
+        "bitop" => (Class::STRING, "set", OrDel),
+        "del" | "unlink" | "getdel" => (Class::GENERIC, "del", OrDel),
+        "getex" if has_word(args, "persist") => (Class::GENERIC, "persist", OrDel),
+        "getex" | "expire" | "pexpire" | "expireat" | "pexpireat" => (Class::GENERIC, "expire", OrDel),
+        "persist" | "restore" => (Class::GENERIC, name, OrDel),
+        "copy" => (Class::GENERIC, "copy_to", OrDel),
+        "sort" => (Class::LIST, "sortstore", OrDel),
+        "lpush" | "lpushx" => (Class::LIST, "lpush", ThenDel),
+        "rpush" | "rpushx" => (Class::LIST, "rpush", ThenDel),
+        "linsert" | "lset" | "lrem" | "ltrim" => (Class::LIST, name, ThenDel),
+        "lpop" | "blpop" => (Class::LIST, "lpop", ThenDel),
+        "rpop" | "brpop" => (Class::LIST, "rpop", ThenDel),
+        "lmpop" => (Class::LIST, pop(is_left(1)), ThenDel),
+        "blmpop" => (Class::LIST, pop(is_left(2)), ThenDel),
+        "sadd" | "srem" | "spop" => (Class::SET, name, ThenDel),
+        "sinterstore" | "sunionstore" | "sdiffstore" => (Class::SET, name, OrDel),
+        "hset" | "hmset" | "hsetnx" => (Class::HASH, "hset", ThenDel),
+        "hdel" | "hincrby" | "hincrbyfloat" => (Class::HASH, name, ThenDel),
+        "zadd" if has_word(args, "incr") => (Class::ZSET, "zincr", ThenDel),
+        "zincrby" => (Class::ZSET, "zincr", ThenDel),
+        "zadd" | "zrem" | "zremrangebyrank" | "zremrangebyscore" | "zremrangebylex" => {
+            (Class::ZSET, name, ThenDel)
+        }
+        "zpopmin" | "bzpopmin" => (Class::ZSET, "zpopmin", ThenDel),
+        "zpopmax" | "bzpopmax" => (Class::ZSET, "zpopmax", ThenDel),
+        "zmpop" => (Class::ZSET, zpop(is_min(1)), ThenDel),
+        "bzmpop" => (Class::ZSET, zpop(is_min(2)), ThenDel),
+        "zrangestore" | "zunionstore" | "zinterstore" | "zdiffstore" => (Class::ZSET, name, OrDel),
+        _ if name.starts_with("json.") => (Class::MODULE, name, ThenDel),
+        _ => return None,
+    })
+}
+
+/// The messages of one event.
+fn publications(classes: EventClasses, event: &str, db: u8, key: &[u8]) -> impl Iterator<Item = Publication> {
+    let publication = |channel: &[u8], behind: &[u8], payload: &[u8]| Publication {
+        kind: Kind::Channel,
+        channel: [channel, behind].concat().into(),
+        payload: payload.into(),
+    };
+    let of_key = classes
+        .has(EventClasses::KEYSPACE)
+        .then(|| publication(format!("__keyspace@{db}__:").as_bytes(), key, event.as_bytes()));
+    let of_event = classes
+        .has(EventClasses::KEYEVENT)
+        .then(|| publication(format!("__keyevent@{db}__:").as_bytes(), event.as_bytes(), key));
+    of_key.into_iter().chain(of_event)
+}
+
+/// Publishes that a key has expired and was deleted as `lsn`.
+pub(crate) fn publish_expired(server: &Shared, db: u8, key: &[u8], lsn: Lsn) {
+    let Some(classes) = server.live.event_classes() else { return };
+    if classes.has(EventClasses::EXPIRED) {
+        for Publication { kind, channel, payload } in publications(classes, "expired", db, key) {
+            server.pubsub.publish(kind, &channel, &payload, lsn, None);
+        }
+    }
+}
