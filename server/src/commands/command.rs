@@ -111,6 +111,7 @@ fn categories(Row { group, command, .. }: Row) -> Vec<&'static str> {
         "@read" => has(Flags::READONLY),
         "@write" => has(Flags::WRITE),
         "@admin" | "@dangerous" => has(Flags::ADMIN),
+        "@pubsub" => has(Flags::PUBSUB),
         "@blocking" => has(Flags::BLOCKING),
         "@fast" => has(Flags::FAST),
         "@slow" => !has(Flags::FAST),
