@@ -156,3 +156,31 @@ func TestManyConnectionsLoseNoIncrement(t *testing.T) {
 		same(t, "GET", "3200")(client.Get(ctx, "total").Result())
 	})
 }
+
+func TestMessagesComeToSubscribers(t *testing.T) {
+	both(t, func(t *testing.T, ctx context.Context, client *redis.Client) {
+		subscription := client.PSubscribe(ctx, "n*")
+		defer subscription.Close()
+		if err := subscription.Subscribe(ctx, "news"); err != nil {
+			t.Fatal(err)
+		}
+		for repeat := 0; repeat < 2; repeat++ {
+			if _, err := subscription.Receive(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for number := 0; number < 100; number++ {
+			same(t, "PUBLISH", int64(2))(client.Publish(ctx, "news", number).Result())
+		}
+		for number := 0; number < 100; number++ {
+			for repeat := 0; repeat < 2; repeat++ {
+				message, err := subscription.ReceiveMessage(ctx)
+				if err != nil || message.Payload != fmt.Sprint(number) {
+					t.Fatalf("message %d: %v (error %v)", number, message, err)
+				}
+			}
+		}
+		same(t, "PUBSUB CHANNELS", []string{"news"})(client.PubSubChannels(ctx, "*").Result())
+		same(t, "PUBSUB NUMPAT", int64(1))(client.PubSubNumPat(ctx).Result())
+	})
+}
