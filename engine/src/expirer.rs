@@ -24,6 +24,9 @@ pub(crate) fn expire_due(store: &Store, now: UnixMs) {
     for db in 0..count {
         let mut from = 0;
         loop {
+            if store.expiry().is_behind() {
+                return;
+            }
             // The gate is left after each segment, so that closing it waits for one segment at most.
             let databases = store.background();
             let Some(index) = databases.tables[db].next_due(from, now) else { break };

@@ -134,7 +134,7 @@ pub use log::{
     Appender, DirectoryStatus, Durable, Group, Log, LogError, LogOptions, LogStatus, OpenError, Recovered,
     SyncMode,
 };
-pub use store::{CommitError, Preparation};
+pub use store::{CommitError, ExpiryListener, Preparation};
 pub use table::{END, Entry, KeyHash, KeyRef, ScanBudget, VIEWS, Visitor};
 pub use view::{View, ViewOptions};
 pub use watch::Watch;

@@ -57,9 +57,6 @@ pub enum CommandError {
     /// A value was prepared in vain: the command is run again at once.
     #[error("BUSY the value has to be prepared again")]
     Unprepared,
-    /// A worker does not keep up with the messages to its clients: the command is run again.
-    #[error("ERR the subscribers do not keep up with the messages")]
-    MailboxFull,
     /// The log cannot take writes.
     #[error("MISCONF Errors writing to the AOF file: {0}")]
     LogRefuses(String),

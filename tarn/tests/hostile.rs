@@ -86,18 +86,52 @@ fn allow_files(files: u64) -> u64 {
     reachable
 }
 
+/// Reads channel `c` from now on.
+fn subscribe(stream: &mut TcpStream) {
+    stream.write_all(b"SUBSCRIBE c\r\n").unwrap();
+    let confirmation = b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
+    let mut bytes = vec![0; confirmation.len()];
+    stream.read_exact(&mut bytes).unwrap();
+    assert_eq!(bytes, confirmation);
+}
+
+#[test]
+fn many_messages_at_once_do_not_close_a_client_that_reads() {
+    let mut scene = Scene::new(&["--client-output-buffer-limit", "pubsub 256kb 0 0"]);
+    let mut reader = scene.connect();
+    subscribe(&mut reader);
+    let publish = format!("PUBLISH c {:0>1000}\r\n", 7);
+    let transaction = format!("MULTI\r\n{}EXEC\r\n", publish.repeat(2000));
+    let mut publisher = scene.connect();
+    publisher.write_all(transaction.as_bytes()).unwrap();
+    let message = format!("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1000\r\n{:0>1000}\r\n", 7);
+    let mut bytes = vec![0; message.len()];
+    for number in 0..2000 {
+        reader.read_exact(&mut bytes).unwrap();
+        assert!(bytes == message.as_bytes(), "message {number}");
+    }
+    assert_eq!(scene.witness.ask("PUBLISH c x"), ":1");
+}
+
+#[test]
+fn a_silent_client_that_reads_a_channel_is_not_closed_for_it() {
+    let scene = Scene::new(&["--timeout", "1"]);
+    let (mut reader, mut silent) = (scene.connect(), scene.connect());
+    subscribe(&mut reader);
+    silent.write_all(b"PING\r\n").unwrap();
+    let mut answer = Vec::new();
+    silent.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer, b"+PONG\r\n", "it was closed");
+    let mut publisher = Client::tcp("127.0.0.1", scene.port);
+    assert_eq!(publisher.ask("PUBLISH c x"), ":1");
+}
+
 #[test]
 fn a_client_that_does_not_read_its_messages_is_closed_and_the_others_read_all_of_them() {
     let mut scene = Scene::new(&["--client-output-buffer-limit", "pubsub 1mb 0 0"]);
     let (mut deaf, mut reader) = (scene.connect(), scene.connect());
-    deaf.write_all(b"SUBSCRIBE c\r\n").unwrap();
-    reader.write_all(b"SUBSCRIBE c\r\n").unwrap();
-    let confirmation = b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
-    for stream in [&mut deaf, &mut reader] {
-        let mut bytes = vec![0; confirmation.len()];
-        stream.read_exact(&mut bytes).unwrap();
-        assert_eq!(bytes, confirmation);
-    }
+    subscribe(&mut deaf);
+    subscribe(&mut reader);
     let before = scene.resident_bytes();
     let mut closed_after = None;
     for number in 0..4000 {

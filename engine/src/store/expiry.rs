@@ -10,13 +10,17 @@ use crate::record::{Batch, Lsn, Write};
 /// How often the expirer looks for keys that are due, in milliseconds, unless another cycle is set.
 const CYCLE_MS: u64 = 20;
 
-/// Is told of each key that was deleted as it had expired: its database, its name, and the `Lsn` of that. Its
-/// segment is latched.
-pub(crate) type OnExpired = Box<dyn Fn(u8, &[u8], Lsn) + Send + Sync>;
+/// Is told of each key that was deleted as it had expired.
+pub trait Listener: Send + Sync {
+    /// A key of a database has expired, and was deleted as `lsn`. Its segment is latched.
+    fn has_expired(&self, db: u8, key: &[u8], lsn: Lsn);
+    /// Whether keys that no command touches are to be left where they are for now.
+    fn is_behind(&self) -> bool;
+}
 
 /// The switches and the counter of expiry.
 pub struct Expiry {
-    told: OnceLock<OnExpired>,
+    listener: OnceLock<Box<dyn Listener>>,
     expired: AtomicU64,
     /// Whether keys that no command touches are deleted.
     active: AtomicBool,
@@ -29,7 +33,7 @@ pub struct Expiry {
 impl Default for Expiry {
     fn default() -> Expiry {
         Expiry {
-            told: OnceLock::new(),
+            listener: OnceLock::new(),
             expired: AtomicU64::new(0),
             active: AtomicBool::new(true),
             held: AtomicBool::new(false),
@@ -50,21 +54,21 @@ impl Expiry {
         self.expired.load(Ordering::Relaxed)
     }
 
-    /// Has `told` told of each key that was deleted as it had expired.
+    /// Has `listener` told of each key that was deleted as it had expired.
     ///
-    /// REQUIRES: it is called once. `told` takes no lock that comes before the segments.
-    pub fn tell(&self, told: OnExpired) {
-        let is_first = self.told.set(told).is_ok();
+    /// REQUIRES: it is called once. The listener takes no lock that comes before the segments.
+    pub fn tell(&self, listener: Box<dyn Listener>) {
+        let is_first = self.listener.set(listener).is_ok();
         debug_assert!(is_first, "one is told of expired keys");
     }
 
     /// Notes that the keys of `batch` were deleted, the last of them as `lsn`.
     pub(crate) fn note_expired(&self, batch: &Batch<'_>, lsn: Lsn) {
         self.expired.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        let Some(told) = self.told.get() else { return };
+        let Some(listener) = self.listener.get() else { return };
         for write in batch {
             if let Write::Key { db, key, .. } = write {
-                told(*db, key, lsn);
+                listener.has_expired(*db, key, lsn);
             }
         }
     }
@@ -88,6 +92,11 @@ impl Expiry {
     /// Whether the expirer deletes keys in this turn.
     pub(crate) fn is_active(&self) -> bool {
         self.active.load(Ordering::Relaxed) && !self.is_held()
+    }
+
+    /// Whether the expirer leaves keys where they are until the listener has kept up.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.listener.get().is_some_and(|listener| listener.is_behind())
     }
 
     /// Sets how often the expirer looks for keys that are due, from its next turn on.

@@ -35,6 +35,7 @@ pub(crate) use builds::{Build, BuildQueue, BuildSender};
 pub use copied::Copied;
 pub(crate) use databases::Databases;
 pub(crate) use expiry::Expiry;
+pub use expiry::Listener as ExpiryListener;
 pub use prepared::Preparation;
 use prepared::Preparations;
 use reaper::Reaper;

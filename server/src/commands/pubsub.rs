@@ -95,8 +95,6 @@ fn publish_to(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>) -> Result<()
             staged.push(Publication { kind, channel: channel.into(), payload: payload.into() });
         }
         receivers
-    } else if cx.server.pubsub.is_full() {
-        return Err(CommandError::MailboxFull);
     } else {
         cx.server.pubsub.publish(kind, channel, payload, *seen, Some(handle.worker))
     };

@@ -80,13 +80,8 @@ impl<'e> Call<'e> {
         result: &Result<T, CommandError>,
     ) {
         let Call { server, watch, counter, command, calls, weight, slow_us, began, before } = self;
-        if matches!(
-            result,
-            Err(CommandError::GateBusy
-                | CommandError::LogBehind
-                | CommandError::MailboxFull
-                | CommandError::Unprepared)
-        ) {
+        if matches!(result, Err(CommandError::GateBusy | CommandError::LogBehind | CommandError::Unprepared))
+        {
             // It has changed nothing, and is run again.
             counter.calls.store(calls, Ordering::Relaxed);
             return;

@@ -171,10 +171,11 @@ impl Client {
     /// called once for each reply.
     #[inline]
     pub fn drop_unwanted(&mut self, out: &mut Vec<u8>, start: usize) {
+        let is_forced = std::mem::take(&mut self.forces_reply);
         if self.reply_mode == ReplyMode::On {
             return;
         }
-        if !std::mem::take(&mut self.forces_reply) {
+        if !is_forced {
             out.truncate(start);
         }
         self.reply_mode = match self.reply_mode {

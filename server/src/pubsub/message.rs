@@ -62,6 +62,15 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    /// By which kind of subscription it comes.
+    pub fn kind(&self) -> Kind {
+        match self.via {
+            Via::Channel => Kind::Channel,
+            Via::Shard => Kind::Shard,
+            Via::Pattern(_) => Kind::Pattern,
+        }
+    }
+
     /// About how many bytes a client is sent.
     pub fn len(&self) -> usize {
         let pattern = if let Via::Pattern(pattern) = &self.via { pattern.len() + 16 } else { 0 };

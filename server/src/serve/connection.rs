@@ -80,10 +80,8 @@ pub(super) struct Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.give_up_turn();
+        self.end_subscriptions();
         self.worker.outputs.remove(&self.output);
-        if let Some(mut subscriptions) = self.client.subscriptions.take() {
-            self.worker.server.pubsub.unsubscribe_all(&self.client.handle, &mut subscriptions);
-        }
     }
 }
 
@@ -158,6 +156,12 @@ impl Connection {
                 end
             }
             Err(error) => End::Io(error),
+        }
+    }
+
+    fn end_subscriptions(&mut self) {
+        if let Some(mut subscriptions) = self.client.subscriptions.take() {
+            self.worker.server.pubsub.unsubscribe_all(&self.client.handle, &mut subscriptions);
         }
     }
 
@@ -278,6 +282,10 @@ impl Connection {
                 return Poll::Ready(Ok(Event::End(End::OutputLimit)));
             }
             return self.output.poll_room(cx).map_ok(|()| Event::GoOn);
+        }
+        if self.closing {
+            // Messages would keep it open.
+            self.end_subscriptions();
         }
         if self.output.is_forgotten(&self.worker.outputs) {
             return Poll::Ready(Ok(Event::GoOn));
@@ -442,8 +450,10 @@ impl Connection {
     /// Runs whole requests at the beginning of `bytes` inside the gate, without any await. Returns how many
     /// bytes they took.
     fn run_requests(&mut self, bytes: &[u8]) -> (Ran, usize) {
-        // Messages from before a request that ends a subscription come before its reply.
-        self.worker.deliver();
+        if self.client.subscriptions.is_some() {
+            // Those that were published before a request that ends a subscription come before its reply.
+            self.worker.deliver();
+        }
         let (worker, output) = (self.worker.clone(), self.output.clone());
         let mut outbox = output.outbox();
         worker.outputs.lend(&mut outbox);
@@ -562,9 +572,9 @@ impl Connection {
 
     /// Runs the rest of a command. `Some` if the connection ends before it does.
     async fn run_steps(&mut self, mut rest: Box<Rest>) -> io::Result<Option<End>> {
-        self.output.set_replying(true, &self.worker.outputs);
+        self.output.begin_reply();
         let ran = self.run_all_steps(&mut rest).await;
-        self.output.set_replying(false, &self.worker.outputs);
+        self.output.end_reply(matches!(ran, Ok(None)), &self.worker.outputs);
         self.output.hold(0);
         let (server, now) = (&self.worker.server, self.worker.server.clock.unix_ms());
         note_rest(server, self.worker.index, &self.client, &rest, now);

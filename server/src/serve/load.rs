@@ -1,7 +1,7 @@
 //! Loading the data at the start: the checkpoint, the log, or an RDB file.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Instant, UNIX_EPOCH};
 
 use tarn_engine::Log;
@@ -9,7 +9,7 @@ use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
 use tarn_engine::io::OsDisk;
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery;
-use tarn_engine::{Background, Engine};
+use tarn_engine::{Background, Engine, ExpiryListener};
 
 use crate::apply;
 use crate::config::{AppendFsync, Config};
@@ -122,14 +122,24 @@ fn load_rdb(server: &Services, config: &Config, engine: &Engine, path: &Path) ->
     Ok(())
 }
 
-fn open_doors(server: &Arc<Services>, store: Store) {
-    // The store is a part of the server.
-    let weak = Arc::downgrade(server);
-    store.engine.expiry().tell(Box::new(move |db, key, lsn| {
-        if let Some(server) = weak.upgrade() {
+/// Publishes that keys have expired.
+struct Expired(Weak<Services>);
+
+impl ExpiryListener for Expired {
+    fn has_expired(&self, db: u8, key: &[u8], lsn: Lsn) {
+        if let Some(server) = self.0.upgrade() {
             events::publish_expired(&server, db, key, lsn);
         }
-    }));
+    }
+
+    fn is_behind(&self) -> bool {
+        self.0.upgrade().is_some_and(|server| server.pubsub.is_full())
+    }
+}
+
+fn open_doors(server: &Arc<Services>, store: Store) {
+    // The store is a part of the server.
+    store.engine.expiry().tell(Box::new(Expired(Arc::downgrade(server))));
     apply::open_doors(server, store);
     tracing::info!("Ready to accept connections");
 }

@@ -37,7 +37,7 @@ const SPARES: usize = 64;
 const BUFFER_BYTES: usize = 16 << 10;
 /// Clients that messages are sent to in a turn, at least.
 const MESSAGE_WRITES: usize = 16;
-/// Turns in which messages are sent to all clients that have such.
+/// A turn sends messages to one of so many of the clients that have such, if that is more.
 const MESSAGE_TURNS: usize = 8;
 /// Capacity of a new buffer for messages: most are short, and many clients have one at once.
 const MESSAGE_BYTES: usize = 512;
@@ -123,25 +123,44 @@ impl Output {
         self.waiting_bytes() + self.held.get() + self.late.borrow().0.len()
     }
 
-    /// Notes whether a part of a reply is there and the rest is still to come. Messages wait until it has.
-    pub(super) fn set_replying(self: &Rc<Self>, replying: bool, outputs: &Outputs) {
-        self.replying.set(replying);
-        if !replying {
-            let (late, lsn) = self.late.take();
-            if !late.is_empty() {
-                self.append(lsn, outputs, |out| out.extend_from_slice(&late));
-            }
+    /// Notes that the rest of a reply is still to come. Messages wait until it has.
+    pub(super) fn begin_reply(&self) {
+        self.replying.set(true);
+    }
+
+    /// Notes that a reply is complete. If it never will be, messages would be taken for the rest of it.
+    pub(super) fn end_reply(self: &Rc<Self>, is_complete: bool, outputs: &Outputs) {
+        self.replying.set(!is_complete);
+        let (late, lsn) = self.late.take();
+        if is_complete && !late.is_empty() {
+            self.append(lsn, outputs, |out| out.extend_from_slice(&late));
         }
     }
 
+    /// Tells others how many bytes the client has not read, of which so many wait to be sent.
+    fn note_unread(&self, waiting: usize) {
+        let unread = waiting + self.held.get() + self.late.borrow().0.len();
+        self.handle.output_bytes.store(unread, Ordering::Relaxed);
+    }
+
+    /// Whether so many bytes more would be more than the client may leave unread.
+    fn is_too_much(&self, more: usize, outputs: &Outputs) -> bool {
+        let limit = outputs.server.live.output_limit_bytes(ClientClass::PubSub);
+        limit > 0 && self.unread_bytes() + more > limit
+    }
+
     /// Appends a message to the replies. A client that does not read is closed, as
-    /// `client-output-buffer-limit pubsub` says.
+    /// `client-output-buffer-limit pubsub` says. One that has ended its subscriptions since the message was
+    /// published is sent none: it would take it for a reply.
     pub(super) fn deliver(self: &Rc<Self>, delivery: &Delivery, outputs: &Outputs) {
-        if self.handle.is_killed() {
+        if self.handle.is_killed() || self.handle.subscriptions()[delivery.kind() as usize] == 0 {
             return;
         }
-        let limit = outputs.server.live.output_limit_bytes(ClientClass::PubSub);
-        if limit > 0 && self.unread_bytes() + delivery.len() > limit {
+        if self.is_too_much(delivery.len(), outputs) {
+            // It may have had no chance to read.
+            outputs.send(self);
+        }
+        if self.is_too_much(delivery.len(), outputs) {
             let ClientHandle { id, addr, .. } = &*self.handle;
             tracing::warn!(
                 "closing client {id} at {addr}: it did not read its messages, see client-output-buffer-limit"
@@ -154,6 +173,8 @@ impl Output {
             let mut late = self.late.borrow_mut();
             late.1 = late.1.max(lsn);
             delivery.write(&mut late.0, protocol);
+            drop(late);
+            self.note_unread(self.waiting_bytes());
         } else {
             self.append(lsn, outputs, |out| delivery.write(out, protocol));
         }
@@ -172,7 +193,7 @@ impl Output {
                 outputs.server.have_synced(lsn, false);
             }
         }
-        self.handle.output_bytes.store(outbox.len() + self.held.get(), Ordering::Relaxed);
+        self.note_unread(outbox.len());
         if !self.has_messages.replace(true) {
             outputs.with_messages.borrow_mut().push_back(self.clone());
         }
@@ -246,7 +267,7 @@ impl Output {
             outputs.send_when_durable(lsn, self);
         }
         outputs.give_back(&mut outbox);
-        self.handle.output_bytes.store(outbox.len() + self.held.get(), Ordering::Relaxed);
+        self.note_unread(outbox.len());
         Ok(())
     }
 }
@@ -283,6 +304,10 @@ impl Outputs {
     pub(super) fn remove(&self, output: &Output) {
         self.abandon(output);
         self.by_client.borrow_mut().remove(&output.client());
+        if output.has_messages.get() {
+            // Its socket shall close now.
+            self.with_messages.borrow_mut().retain(|other| other.client() != output.client());
+        }
     }
 
     /// Appends messages for about so many clients to their replies. `true` if there are more.

@@ -22,7 +22,7 @@ use crate::serve::lookahead::Lookahead;
 use crate::serve::output::{Output, Outputs};
 use crate::serve::turn::{Ended, Turn};
 
-/// Messages that a turn appends to the replies of clients, about.
+/// Messages that are appended to the replies of clients at once, about.
 const MESSAGES_A_TURN: usize = 16 << 10;
 /// Bytes read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
@@ -155,8 +155,8 @@ impl Worker {
         self.be_told_of_end_of_turn();
     }
 
-    /// Appends the messages that came to the replies of the clients that read them; those beyond a limit in
-    /// the next turn.
+    /// Appends messages that came to the replies of the clients that read them. The end of the turn goes on
+    /// with those that are left.
     pub(super) fn deliver(&self) {
         if self.outputs.deliver(MESSAGES_A_TURN) {
             self.be_told_of_end_of_turn();
@@ -171,7 +171,7 @@ impl Worker {
     }
 
     /// Sends what was committed in this turn to the disk, and what was replied to the clients. `true` if
-    /// there are messages that have to wait for the next turn.
+    /// there are messages that have to wait until the sockets have been looked at.
     #[must_use = "messages would not be sent"]
     pub(crate) fn end_turn(&self) -> bool {
         self.in_turn.set(false);
@@ -179,9 +179,9 @@ impl Worker {
             engine.end_turn(self.index);
         }
         let ran = Instant::now();
-        self.deliver();
+        let has_mail = self.outputs.deliver(MESSAGES_A_TURN);
         self.outputs.send_all();
-        let has_messages = self.outputs.send_messages();
+        let has_messages = self.outputs.send_messages() || has_mail;
         let Ended { spent, requests, holder } = self.turn.end(ran);
         if let Some(engine) = self.server.engine().filter(|_| requests > 0) {
             engine.note_wait(spent.for_others());
@@ -223,7 +223,11 @@ impl Worker {
         let timeout_s = live.timeout_s();
         if timeout_s != 0 {
             for client in self.clients.borrow().values() {
-                if client.idle() > Duration::from_secs(timeout_s) && !client.info.lock().blocked {
+                // Who reads channels may be silent.
+                if client.class() == ClientClass::Normal
+                    && client.idle() > Duration::from_secs(timeout_s)
+                    && !client.info.lock().blocked
+                {
                     client.kill();
                 }
             }

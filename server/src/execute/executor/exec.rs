@@ -18,8 +18,8 @@ use tarn_engine::{CommitError, KeyHash};
 use tarn_resp::Args;
 use tarn_resp::Writer;
 
-use super::Executor;
 use super::latched::{close_gate, run_in};
+use super::{Executor, send_staged};
 use crate::error::CommandError;
 use crate::execute::call::Call;
 use crate::execute::client::Client;
@@ -98,7 +98,7 @@ impl Executor<'_> {
         }
         client.discard();
         let seen = result?;
-        self.send_staged(client, seen);
+        send_staged(self.server, self.worker, client, seen);
         Ok(seen)
     }
 
@@ -132,6 +132,7 @@ impl Executor<'_> {
             latched.commit(&staged, self.group).map_err(lost)?;
         }
         let (seen, met_expired) = (latched.seen(), latched.met_expired());
+        send_staged(self.server, self.worker, client, seen);
         latched.release();
         if met_expired {
             let mut latched = session.latch(&keys, Access::Write, self.now);
@@ -166,6 +167,7 @@ impl Executor<'_> {
             self.group.insist();
             seen = seen.max(alone.commit(&staged, self.group).map_err(lost)?);
         }
+        send_staged(self.server, self.worker, client, seen);
         drop(alone);
         self.after_commit(&staged);
         Ok(seen)

@@ -14,7 +14,7 @@ use tarn_engine::session::{Access, Exclusive, Latched};
 use tarn_resp::Args;
 use tarn_resp::Writer;
 
-use super::Executor;
+use super::{Executor, send_staged};
 use crate::error::CommandError;
 use crate::execute::client::Client;
 use crate::execute::command::Command;
@@ -77,6 +77,9 @@ impl Executor<'_> {
                 events.add_missed(&latched, command.name, &keys);
             }
         }
+        if !client.staged.is_empty() && !client.denies_waiting {
+            send_staged(self.server, self.worker, client, seen);
+        }
         latched.release();
         if met_expired {
             let mut latched = session.latch(&keys, Access::Write, self.now);
@@ -88,7 +91,6 @@ impl Executor<'_> {
             // As in Redis, the look-ups of writing commands are not counted.
             self.note_lookups(lookups);
         }
-        self.send_staged(client, seen);
         self.after_commit(&batch);
         Ok(seen)
     }
@@ -134,8 +136,8 @@ impl Executor<'_> {
             Events::new(classes, &mut client.staged).add_written(&latched, command.name, args, db, &batch);
             latched.release();
         }
+        send_staged(self.server, self.worker, client, seen);
         drop(alone);
-        self.send_staged(client, seen);
         self.after_commit(&batch);
         Ok(seen)
     }

@@ -204,7 +204,8 @@ impl<'e> Executor<'e> {
         // Nor does a new write overtake those that a pause held back.
         let overtakes = || client.turn.is_none() && self.server.pause.is_followed(self.now);
         let lacks_room = || !self.has_room && !command.flags.has(Flags::ADMIN);
-        if !self.serving && (is_paused || writes && (lacks_room() || overtakes())) {
+        let is_crowded = self.may_publish(command) && self.server.pubsub.is_full();
+        if !self.serving && (is_paused || is_crowded || writes && (lacks_room() || overtakes())) {
             client.after = if is_paused { After::Pause } else { After::Postpone };
             return Ok(Lsn::ZERO);
         }
@@ -220,7 +221,7 @@ impl<'e> Executor<'e> {
         }
         match result {
             // Nothing has changed: it can be run again.
-            Err(CommandError::LogBehind | CommandError::GateBusy | CommandError::MailboxFull) => {
+            Err(CommandError::LogBehind | CommandError::GateBusy) => {
                 client.after = After::Postpone;
                 Ok(Lsn::ZERO)
             }
@@ -290,11 +291,12 @@ impl<'e> Executor<'e> {
         }
     }
 
-    /// Sends the messages that a client has staged: what they tell of is there, the newest of it as `seen`.
-    fn send_staged(&self, client: &mut Client, seen: Lsn) {
-        for Publication { kind, channel, payload } in client.staged.drain(..) {
-            self.server.pubsub.publish(kind, &channel, &payload, seen, Some(self.worker));
-        }
+    /// Whether the command may publish something.
+    #[inline]
+    fn may_publish(&self, command: &Command) -> bool {
+        command.flags.has_any(Flags::MAY_REPLICATE.with(Flags::EXEC))
+            || self.server.live.event_classes().is_some()
+                && command.flags.has_any(Flags::WRITE.with(Flags::READONLY))
     }
 
     /// Counts the committed writes, and serves the clients that wait for them.
@@ -320,6 +322,15 @@ impl<'e> Executor<'e> {
         CommandError::owned(format!(
             "LOADING Tarn is loading the dataset in memory: {percent} % of {bytes} bytes"
         ))
+    }
+}
+
+/// Sends the messages that a client of `worker` has staged: the changes that they tell of are there, the newest
+/// of them as `seen`. While the keys are latched, so that messages come in the order of the changes.
+fn send_staged(server: &Services, worker: usize, client: &mut Client, seen: Lsn) {
+    let seen = seen.max(client.seen);
+    for Publication { kind, channel, payload } in client.staged.drain(..) {
+        server.pubsub.publish(kind, &channel, &payload, seen, Some(worker));
     }
 }
 
