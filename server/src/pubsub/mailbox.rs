@@ -19,8 +19,8 @@ const CLIENT_BYTES: usize = 16;
 #[derive(Debug, Default)]
 pub struct Mailbox {
     mail: Mutex<VecDeque<Delivery>>,
-    /// Bytes of them. A message counts in each mailbox, and so does the list of its clients, which it may share
-    /// with others.
+    /// Bytes of them. A message counts in each mailbox, and so does the list of its clients, which it may
+    /// share with others.
     bytes: AtomicUsize,
     has_mail: AtomicBool,
     /// Woken when the first message comes.

@@ -325,8 +325,8 @@ impl<'e> Executor<'e> {
     }
 }
 
-/// Sends the messages that a client of `worker` has staged: the changes that they tell of are there, the newest
-/// of them as `seen`. While the keys are latched, so that messages come in the order of the changes.
+/// Sends the messages that a client of `worker` has staged: the changes that they tell of are there, the
+/// newest of them as `seen`. While the keys are latched, so that messages come in the order of the changes.
 fn send_staged(server: &Services, worker: usize, client: &mut Client, seen: Lsn) {
     let seen = seen.max(client.seen);
     for Publication { kind, channel, payload } in client.staged.drain(..) {
