@@ -502,8 +502,8 @@ pub mod check {
         use crate::snapshots::Snapshots;
 
         recorded! {
-            throughput: of::throughput::Throughput, false, ["without a log", "families, pipeline 16", "channels",
-                "everysec", "always", "workers", "everysec: server µs/request"];
+            throughput: of::throughput::Throughput, false, ["without a log", "families, pipeline 16",
+                "channels", "everysec", "always", "workers", "everysec: server µs/request"];
             memory: of::memory::RecordMemory, false, ["YCSB", "short strings"];
             recovery: of::recovery::Recovery, false, ["strings of 16 B", "hashes of 1 KB"];
             durability: of::durability::Durability, false, ["the longest time of a restart"];

@@ -161,6 +161,16 @@ fn has_word(args: Args<'_>, word: &str) -> bool {
     args.iter().any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
 }
 
+/// Whether one of the options of `ZADD`, which stand before the first score, is `INCR`.
+fn is_zadd_incr(args: Args<'_>) -> bool {
+    let is = |word: &[u8], option: &str| word.eq_ignore_ascii_case(option.as_bytes());
+    let mut options = args
+        .tail(2)
+        .iter()
+        .take_while(|word| ["nx", "xx", "gt", "lt", "ch", "incr"].iter().any(|option| is(word, option)));
+    options.any(|word| is(word, "incr"))
+}
+
 /// The word behind the counted keys of `LMPOP`, `ZMPOP` and their kind, whose number stands at `at`.
 fn word_behind_keys<'a>(args: Args<'a>, at: usize) -> &'a [u8] {
     let count = std::str::from_utf8(args.at(at)).ok().and_then(|text| text.parse::<usize>().ok());
@@ -184,7 +194,7 @@ fn event_of<'n>(name: &'n str, args: Args<'_>) -> Option<(EventClasses, &'n str,
         "setbit" | "bitfield" => (Class::STRING, "setbit", ThenDel),
         "bitop" => (Class::STRING, "set", OrDel),
         "del" | "unlink" | "getdel" => (Class::GENERIC, "del", OrDel),
-        "getex" if has_word(args, "persist") => (Class::GENERIC, "persist", OrDel),
+        "getex" if has_word(args.tail(2), "persist") => (Class::GENERIC, "persist", OrDel),
         "getex" | "expire" | "pexpire" | "expireat" | "pexpireat" => (Class::GENERIC, "expire", OrDel),
         "persist" | "restore" => (Class::GENERIC, name, OrDel),
         "copy" => (Class::GENERIC, "copy_to", OrDel),
@@ -200,7 +210,7 @@ fn event_of<'n>(name: &'n str, args: Args<'_>) -> Option<(EventClasses, &'n str,
         "sinterstore" | "sunionstore" | "sdiffstore" => (Class::SET, name, OrDel),
         "hset" | "hmset" | "hsetnx" => (Class::HASH, "hset", ThenDel),
         "hdel" | "hincrby" | "hincrbyfloat" => (Class::HASH, name, ThenDel),
-        "zadd" if has_word(args, "incr") => (Class::ZSET, "zincr", ThenDel),
+        "zadd" if is_zadd_incr(args) => (Class::ZSET, "zincr", ThenDel),
         "zincrby" => (Class::ZSET, "zincr", ThenDel),
         "zadd" | "zrem" | "zremrangebyrank" | "zremrangebyscore" | "zremrangebylex" => {
             (Class::ZSET, name, ThenDel)

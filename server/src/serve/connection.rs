@@ -277,15 +277,15 @@ impl Connection {
         if let Some(error) = self.output.take_failure() {
             return Poll::Ready(Err(error));
         }
+        if self.closing {
+            // Messages would keep it open.
+            self.end_subscriptions();
+        }
         if self.output.is_stuck() {
             if self.is_over_limit() {
                 return Poll::Ready(Ok(Event::End(End::OutputLimit)));
             }
             return self.output.poll_room(cx).map_ok(|()| Event::GoOn);
-        }
-        if self.closing {
-            // Messages would keep it open.
-            self.end_subscriptions();
         }
         if self.output.is_forgotten(&self.worker.outputs) {
             return Poll::Ready(Ok(Event::GoOn));

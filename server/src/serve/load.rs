@@ -12,7 +12,7 @@ use tarn_engine::recovery;
 use tarn_engine::{Background, Engine, ExpiryListener};
 
 use crate::apply;
-use crate::config::{AppendFsync, Config};
+use crate::config::{AppendFsync, Config, EventClasses};
 use crate::execute::events;
 use crate::execute::services::Services;
 use crate::persist::log_switch::{self, Tail};
@@ -133,7 +133,10 @@ impl ExpiryListener for Expired {
     }
 
     fn is_behind(&self) -> bool {
-        self.0.upgrade().is_some_and(|server| server.pubsub.is_full())
+        self.0.upgrade().is_some_and(|server| {
+            let tells = server.live.event_classes().is_some_and(|classes| classes.has(EventClasses::EXPIRED));
+            tells && server.pubsub.is_full()
+        })
     }
 }
 

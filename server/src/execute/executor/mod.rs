@@ -24,7 +24,7 @@ use tarn_resp::Args;
 use tarn_resp::Writer;
 
 use self::resolve::{Resolved, is_http, resolve, unknown};
-use crate::config::DebugAccess;
+use crate::config::{DebugAccess, EventClasses};
 use crate::error::CommandError;
 use crate::execute::call::Call;
 use crate::execute::client::{After, Client, ReplyMode};
@@ -295,8 +295,10 @@ impl<'e> Executor<'e> {
     #[inline]
     fn may_publish(&self, command: &Command) -> bool {
         command.flags.has_any(Flags::MAY_REPLICATE.with(Flags::EXEC))
-            || self.server.live.event_classes().is_some()
-                && command.flags.has_any(Flags::WRITE.with(Flags::READONLY))
+            || self.server.live.event_classes().is_some_and(|classes| {
+                let tells_of_reads = classes.has(EventClasses::KEY_MISS);
+                command.flags.has(Flags::WRITE) || tells_of_reads && command.flags.has(Flags::READONLY)
+            })
     }
 
     /// Counts the committed writes, and serves the clients that wait for them.
