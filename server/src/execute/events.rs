@@ -1,7 +1,7 @@
-//! Keyspace events: which of them a command is, by its name and by what it has written.
+//! Keyspace events: those of a command follow from its name and from what it has written.
 //!
 //! ```text
-//!   a command has run ── its changes are there ── events, among the staged messages ── unlatch ── publish
+//!   a command has run ── its changes are there ── events, among the staged messages ── publish ── unlatch
 //! ```
 //!
 //! The events of a command are found when its changes are in force and its keys are latched still, so that a
@@ -64,10 +64,11 @@ impl<'e> Events<'e> {
         }
     }
 
-    /// Adds those of the keys that a command has looked for and that are missing. `OBJECT` tells of none.
+    /// Adds those of the keys that a command has looked for and that are missing. `OBJECT` and `MEMORY USAGE`
+    /// tell of none.
     pub(super) fn add_missed(&mut self, latched: &Latched<'_>, name: &str, keys: &Keys<'_>) {
-        let is_of_object = matches!(name, "encoding" | "freq" | "idletime" | "refcount");
-        if self.classes.has(EventClasses::KEY_MISS) && !is_of_object {
+        let only_inspects = matches!(name, "encoding" | "freq" | "idletime" | "refcount" | "usage");
+        if self.classes.has(EventClasses::KEY_MISS) && !only_inspects {
             for key in keys.iter().filter(|key| latched.find(**key).is_none()) {
                 self.add(EventClasses::KEY_MISS, "keymiss", key.db, key.key);
             }

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A message is encoded once. All mailboxes get it under one lock, so that all clients that read the same
-//! channels read the same order. A mailbox is bounded: while it is full, who publishes is asked to try again.
+//! channels read the same order. A mailbox is bounded: while it is full, commands that may publish wait, but
+//! one command or transaction is not divided.
 //! What a client does not read is bounded by `client-output-buffer-limit pubsub`.
 
 mod mailbox;

@@ -16,7 +16,7 @@ use crate::pubsub::subscriptions::{Kind, Subscriptions};
 
 type ByName = HashMap<Arc<[u8]>, Readers>;
 
-/// Who reads which channel, and the mailboxes of the workers.
+/// The clients that read each channel, and the mailboxes of the workers.
 #[derive(Debug)]
 pub struct PubSub {
     /// By kind.
@@ -60,10 +60,16 @@ impl PubSub {
             Some(of_name) => of_name.add(client.worker, client.id),
             None => of_kind.entry(name.into()).or_default().add(client.worker, client.id),
         }
-        self.counts[kind as usize].store(readers[kind as usize].len(), Ordering::SeqCst);
-        drop(readers);
-        client.note_subscriptions(Kind::ALL.map(|kind| subscriptions.count(kind)));
+        self.note(&readers, client, subscriptions);
         true
+    }
+
+    /// Notes how much is read, by all and by a client, for those who look without the lock.
+    fn note(&self, readers: &[ByName; 3], client: &ClientHandle, subscriptions: &Subscriptions) {
+        for (count, of_kind) in self.counts.iter().zip(readers) {
+            count.store(of_kind.len(), Ordering::SeqCst);
+        }
+        client.note_subscriptions(Kind::ALL.map(|kind| subscriptions.count(kind)));
     }
 
     /// Ends a subscription of a client. `false` if it is not subscribed.
@@ -85,9 +91,7 @@ impl PubSub {
                 of_kind.remove(name);
             }
         }
-        self.counts[kind as usize].store(of_kind.len(), Ordering::SeqCst);
-        drop(readers);
-        client.note_subscriptions(Kind::ALL.map(|kind| subscriptions.count(kind)));
+        self.note(&readers, client, subscriptions);
         true
     }
 
@@ -111,8 +115,9 @@ impl PubSub {
         of_channel + matching(&readers, kind, channel).map(|(_, readers)| readers.count()).sum::<usize>()
     }
 
-    /// Sends a message, which reveals changes up to `lsn`, to all that read the channel, by a thread that
-    /// `worker` is or not. Returns how many subscriptions it meets.
+    /// Puts a message, which reveals changes up to `lsn`, into the mailboxes of all workers whose clients
+    /// read the channel, and wakes these. `worker` is the one that calls, which needs no wake-up; `None` for
+    /// another thread. Returns how many subscriptions the message meets.
     pub fn publish(
         &self,
         kind: Kind,
