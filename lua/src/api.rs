@@ -1,0 +1,260 @@
+//! What scripts find as `redis`, and as `server`.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use mlua::{Error, Lua, MultiValue, Result, Table, Value, Variadic};
+use sha1_smol::Sha1;
+use tarn_resp::{OwnedArgs, Protocol};
+
+use crate::host::HOST;
+use crate::interpreter::State;
+use crate::number::push_number;
+use crate::reply;
+
+/// Names and numbers of the levels of `redis.log`.
+const LOG_LEVELS: [(&str, u8); 4] =
+    [("LOG_DEBUG", 0), ("LOG_VERBOSE", 1), ("LOG_NOTICE", 2), ("LOG_WARNING", 3)];
+/// Names and numbers of where effects are sent: Tarn sends all of them everywhere.
+const REPLICATION: [(&str, u8); 5] =
+    [("REPL_NONE", 0), ("REPL_AOF", 1), ("REPL_SLAVE", 2), ("REPL_REPLICA", 2), ("REPL_ALL", 3)];
+/// All of them.
+const REPL_ALL: f64 = 3.0;
+
+/// An error that a script sees as it is: with a code, without the place.
+#[derive(Debug)]
+pub(crate) struct Raised(pub(crate) Vec<u8>);
+
+impl std::fmt::Display for Raised {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl std::error::Error for Raised {}
+
+/// Ends the script: `pcall` raises it again.
+#[derive(Debug)]
+struct Aborted;
+
+impl std::fmt::Display for Aborted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ERR the script was ended")
+    }
+}
+
+impl std::error::Error for Aborted {}
+
+/// The error that ends a script.
+pub(crate) fn abort() -> Error {
+    Error::external(Aborted)
+}
+
+/// An error of a function of the server.
+pub(crate) fn raise(text: impl Into<Vec<u8>>) -> Error {
+    Error::external(Raised(text.into()))
+}
+
+/// The text under `err` of a table that is an error.
+pub(crate) fn error_text(table: &Table) -> Result<Option<Vec<u8>>> {
+    Ok(match table.raw_get("err")? {
+        Value::String(text) => Some(text.as_bytes().to_vec()),
+        _ => None,
+    })
+}
+
+/// The table of the functions.
+pub(crate) fn table(lua: &Lua, state: &Rc<State>, version: &str) -> Result<Table> {
+    let table = lua.create_table()?;
+    for (name, number) in LOG_LEVELS.into_iter().chain(REPLICATION) {
+        table.raw_set(name, number)?;
+    }
+    table.raw_set("REDIS_VERSION", version)?;
+    table.raw_set("REDIS_VERSION_NUM", version_number(version))?;
+    let own = state.clone();
+    let call = lua.create_function(move |lua, args: Variadic<Value>| call(lua, &own, &args, true))?;
+    table.raw_set("call", call)?;
+    let own = state.clone();
+    let pcall = lua.create_function(move |lua, args: Variadic<Value>| self::call(lua, &own, &args, false))?;
+    table.raw_set("pcall", pcall)?;
+    let own = state.clone();
+    table.raw_set("setresp", lua.create_function(move |_, args: MultiValue| set_protocol(&own, &args))?)?;
+    table.raw_set("error_reply", lua.create_function(|lua, args: MultiValue| error_reply(lua, &args))?)?;
+    table.raw_set("status_reply", lua.create_function(|lua, args: MultiValue| status_reply(lua, &args))?)?;
+    table.raw_set("sha1hex", lua.create_function(|_, args: MultiValue| sha1hex(&args))?)?;
+    table.raw_set("log", lua.create_function(|_, args: MultiValue| log(&args))?)?;
+    table.raw_set("set_repl", lua.create_function(|_, args: MultiValue| set_replication(&args))?)?;
+    table.raw_set("replicate_commands", lua.create_function(|_, ()| Ok(true))?)?;
+    table.raw_set("breakpoint", lua.create_function(|_, ()| Ok(false))?)?;
+    table.raw_set("debug", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
+    table.raw_set("acl_check_cmd", lua.create_function(|_, args: Variadic<Value>| allows(&args))?)?;
+    Ok(table)
+}
+
+/// `7.0.15` as `0x0007000F`.
+fn version_number(version: &str) -> u32 {
+    version.split('.').take(3).fold(0, |number, part| number << 8 | part.parse::<u32>().unwrap_or_default())
+}
+
+fn call(lua: &Lua, state: &State, args: &[Value], raises: bool) -> Result<Value> {
+    let refused = |text: &str| {
+        if raises {
+            return Err(raise(text));
+        }
+        let table = lua.create_table()?;
+        table.raw_set("err", text)?;
+        Ok(Value::Table(table))
+    };
+    if args.is_empty() {
+        return refused("ERR Please specify at least one argument for this redis lib call");
+    }
+    let Some(request) = request(args)? else {
+        return refused("ERR Lua redis lib command arguments must be strings or integers");
+    };
+    if !HOST.is_set() {
+        return refused("ERR redis.call/pcall can only be called inside a script invocation");
+    }
+    let mut out = state.reply.take();
+    out.clear();
+    if HOST.with(|host| host.call(request, state.protocol.get(), &mut out)).is_err() {
+        state.is_aborted.set(true);
+        return Err(abort());
+    }
+    let value = match out.strip_prefix(b"-") {
+        Some(error) if raises => Err(raise(error.strip_suffix(b"\r\n").unwrap_or(error))),
+        _ => reply::value(lua, &out),
+    };
+    state.reply.replace(out);
+    value
+}
+
+/// The arguments of a command; `None` if one is neither a string nor a number.
+fn request(args: &[Value]) -> Result<Option<OwnedArgs>> {
+    let mut request = OwnedArgs::new();
+    let mut bytes = 0_usize;
+    for arg in args {
+        match arg {
+            Value::String(text) => {
+                let text = text.as_bytes();
+                bytes += text.len();
+                // Requests of clients are shorter, too.
+                if bytes >= u32::MAX as usize {
+                    return Err(raise("ERR the arguments of a command are too long"));
+                }
+                request.push(&text);
+            }
+            Value::Integer(number) => request.push(number.to_string().as_bytes()),
+            Value::Number(number) => {
+                let mut text = Vec::with_capacity(24);
+                push_number(&mut text, *number);
+                request.push(&text);
+            }
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(request))
+}
+
+fn set_protocol(state: &State, args: &MultiValue) -> Result<()> {
+    if args.len() != 1 {
+        return Err(raise("ERR redis.setresp() requires one argument."));
+    }
+    let protocol = match args.front().and_then(number_of) {
+        Some(2.0) => Protocol::Resp2,
+        Some(3.0) => Protocol::Resp3,
+        _ => return Err(raise("ERR RESP version must be 2 or 3.")),
+    };
+    state.protocol.set(protocol);
+    Ok(())
+}
+
+fn number_of(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => Some(*number),
+        Value::Integer(number) => Some(*number as f64),
+        _ => None,
+    }
+}
+
+fn error_reply(lua: &Lua, args: &MultiValue) -> Result<Table> {
+    tagged(lua, args, "err", |text| text.strip_prefix(b"-").unwrap_or(text))
+}
+
+fn status_reply(lua: &Lua, args: &MultiValue) -> Result<Table> {
+    tagged(lua, args, "ok", |text| text)
+}
+
+fn tagged(lua: &Lua, args: &MultiValue, name: &str, trim: impl Fn(&[u8]) -> &[u8]) -> Result<Table> {
+    let table = lua.create_table()?;
+    match args.front() {
+        Some(Value::String(text)) if args.len() == 1 => {
+            table.raw_set(name, lua.create_string(trim(&text.as_bytes()))?)?;
+        }
+        _ => table.raw_set("err", "ERR wrong number or type of arguments")?,
+    }
+    Ok(table)
+}
+
+fn sha1hex(args: &MultiValue) -> Result<String> {
+    if args.len() != 1 {
+        return Err(raise("ERR wrong number of arguments"));
+    }
+    let digest = |text: &[u8]| Sha1::from(text).digest().to_string();
+    Ok(match args.front() {
+        Some(value) => with_text(value, digest).unwrap_or_else(|| digest(b"")),
+        None => digest(b""),
+    })
+}
+
+/// Hands the text of a string or number to `see`.
+fn with_text<T>(value: &Value, see: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    match value {
+        Value::String(text) => Some(see(&text.as_bytes())),
+        Value::Number(_) | Value::Integer(_) => value.to_string().ok().map(|text| see(text.as_bytes())),
+        _ => None,
+    }
+}
+
+fn log(args: &MultiValue) -> Result<()> {
+    let Some(level) = args.front().filter(|_| args.len() >= 2) else {
+        return Err(raise("ERR redis.log() requires two arguments or more."));
+    };
+    let Some(level) = number_of(level) else {
+        return Err(raise("ERR First argument must be a number (log level)."));
+    };
+    if !(0.0..=3.0).contains(&level) {
+        return Err(raise("ERR Invalid debug level."));
+    }
+    let message = RefCell::new(Vec::new());
+    for (index, value) in args.iter().skip(1).enumerate() {
+        if index > 0 {
+            message.borrow_mut().push(b' ');
+        }
+        with_text(value, |text| message.borrow_mut().extend_from_slice(text));
+    }
+    if HOST.is_set() {
+        HOST.with(|host| host.log(level as u8, &message.borrow()));
+    }
+    Ok(())
+}
+
+fn set_replication(args: &MultiValue) -> Result<()> {
+    if args.len() != 1 {
+        return Err(raise("ERR redis.set_repl() requires one argument."));
+    }
+    match args.front().and_then(number_of) {
+        Some(0.0..=REPL_ALL) => Ok(()),
+        _ => Err(raise("ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.")),
+    }
+}
+
+fn allows(args: &[Value]) -> Result<bool> {
+    if args.is_empty() {
+        return Err(raise("ERR Please specify at least one argument for this redis.acl_check_cmd() call"));
+    }
+    let Some(request) = request(args)? else {
+        return Err(raise("ERR redis.acl_check_cmd() command arguments must be strings or integers"));
+    };
+    let allowed = if HOST.is_set() { HOST.with(|host| host.allows(request.as_args())) } else { None };
+    allowed.ok_or_else(|| raise("ERR Invalid command passed to redis.acl_check_cmd()"))
+}

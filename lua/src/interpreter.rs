@@ -1,0 +1,190 @@
+//! An interpreter: runs scripts one after the other, in one thread.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use mlua::{Error, Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
+use tarn_resp::{Protocol, Writer};
+
+use crate::host::{HOST, Host};
+use crate::random::Random;
+use crate::{answer, api, sandbox};
+
+/// The instructions between two looks of the host.
+const LOOK_EVERY: u32 = 10_000;
+
+/// The limits of an interpreter.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of memory at most.
+    pub memory_bytes: usize,
+}
+
+/// A compiled script, which the interpreter that compiled it can run.
+#[derive(Clone, Debug)]
+pub struct Program(Function);
+
+/// Why a script did not reply a value.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The host has ended it.
+    Aborted,
+    /// It has failed, or could not be compiled.
+    Error {
+        /// What happened, with the code of the error first.
+        message: Vec<u8>,
+        /// Where: the name of the chunk and the line.
+        place: Option<(String, usize)>,
+    },
+}
+
+/// What the functions of the server keep between calls.
+pub(crate) struct State {
+    /// The protocol in which `redis.call` gets replies.
+    pub(crate) protocol: Cell<Protocol>,
+    /// The host has ended the script.
+    pub(crate) is_aborted: Cell<bool>,
+    /// The numbers of `math.random`.
+    pub(crate) random: Random,
+    /// The reply to a command.
+    pub(crate) reply: RefCell<Vec<u8>>,
+}
+
+/// An interpreter of Lua.
+pub struct Interpreter {
+    lua: Lua,
+    limits: Limits,
+    globals: Table,
+    state: Rc<State>,
+    /// Calls a function, and returns its value or its error with the place.
+    guarded: Function,
+}
+
+impl Interpreter {
+    /// An interpreter for scripts that find `version` as the version of Redis.
+    pub fn new(limits: Limits, version: &str) -> Result<Interpreter, Failure> {
+        let failed = |error: Error| Failure::Error { message: error.to_string().into_bytes(), place: None };
+        Interpreter::build(limits, version).map_err(failed)
+    }
+
+    fn build(limits: Limits, version: &str) -> mlua::Result<Interpreter> {
+        let options = LuaOptions::new().catch_rust_panics(false);
+        let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS, options)?;
+        let state = Rc::new(State {
+            protocol: Cell::new(Protocol::Resp2),
+            is_aborted: Cell::new(false),
+            random: Random::default(),
+            reply: RefCell::default(),
+        });
+        let server = api::table(&lua, &state, version)?;
+        let guarded = sandbox::close(&lua, &state, server)?;
+        let hooked = state.clone();
+        lua.set_global_hook(HookTriggers::new().every_nth_instruction(LOOK_EVERY), move |_, _| {
+            let goes_on = !HOST.is_set() || HOST.with(|host| host.look()).is_ok();
+            if goes_on && !hooked.is_aborted.get() {
+                return Ok(VmState::Continue);
+            }
+            hooked.is_aborted.set(true);
+            Err(api::abort())
+        })?;
+        lua.set_memory_limit(limits.memory_bytes)?;
+        let globals = lua.globals();
+        Ok(Interpreter { lua, limits, globals, state, guarded })
+    }
+
+    /// Compiles a script. `name` is what errors call it.
+    pub fn compile(&self, name: &str, body: &[u8]) -> Result<Program, Failure> {
+        let compiled = self.lua.load(body).set_name(format!("@{name}")).set_mode(mlua::chunk::ChunkMode::Text).into_function();
+        compiled.map(Program).map_err(|error| self.failure(&error))
+    }
+
+    /// Runs a script and writes what it returns as a reply.
+    pub fn run<'k>(
+        &self,
+        program: &Program,
+        keys: impl Iterator<Item = &'k [u8]>,
+        args: impl Iterator<Item = &'k [u8]>,
+        host: &mut dyn Host,
+        reply: &mut Writer<'_>,
+    ) -> Result<(), Failure> {
+        self.state.protocol.set(Protocol::Resp2);
+        self.state.is_aborted.set(false);
+        self.state.random.seed(0);
+        let before = reply.len();
+        let outcome = self.run_inner(program, keys, args, host, reply);
+        if self.memory_bytes() > self.limits.memory_bytes / 2 {
+            // What failed for want of memory shall not leave the next script without.
+            self.collect();
+        }
+        if self.state.is_aborted.get() {
+            reply.truncate(before);
+            return Err(Failure::Aborted);
+        }
+        match outcome {
+            Ok(None) => Ok(()),
+            Ok(Some(failure)) => Err(failure),
+            Err(error) => {
+                reply.truncate(before);
+                Err(self.failure(&error))
+            }
+        }
+    }
+
+    fn run_inner<'k>(
+        &self,
+        program: &Program,
+        keys: impl Iterator<Item = &'k [u8]>,
+        args: impl Iterator<Item = &'k [u8]>,
+        host: &mut dyn Host,
+        reply: &mut Writer<'_>,
+    ) -> mlua::Result<Option<Failure>> {
+        self.globals.raw_set("KEYS", self.strings(keys)?)?;
+        self.globals.raw_set("ARGV", self.strings(args)?)?;
+        let values: MultiValue = HOST.set(host, || self.guarded.call(&program.0))?;
+        let mut values = values.into_iter();
+        let has_run = matches!(values.next(), Some(Value::Boolean(true)));
+        let value = values.next().unwrap_or(Value::Nil);
+        if !has_run {
+            return Ok(Some(self.failure_of(&value)?));
+        }
+        answer::write(reply, &value, self.state.protocol.get())?;
+        Ok(None)
+    }
+
+    fn strings<'k>(&self, strings: impl Iterator<Item = &'k [u8]>) -> mlua::Result<Table> {
+        let table = self.lua.create_table()?;
+        for (index, text) in strings.enumerate() {
+            table.raw_set(index + 1, self.lua.create_string(text)?)?;
+        }
+        Ok(table)
+    }
+
+    /// The failure that the sandbox has described by a table.
+    fn failure_of(&self, described: &Value) -> mlua::Result<Failure> {
+        let Value::Table(table) = described else {
+            return Ok(Failure::Error { message: b"ERR unknown error".to_vec(), place: None });
+        };
+        let message = api::error_text(table)?.unwrap_or_else(|| b"ERR unknown error".to_vec());
+        let (source, line): (Option<String>, Option<usize>) = (table.raw_get("source")?, table.raw_get("line")?);
+        Ok(Failure::Error { message, place: source.zip(line) })
+    }
+
+    fn failure(&self, error: &Error) -> Failure {
+        let message = match error {
+            Error::SyntaxError { message, .. } => message.clone().into_bytes(),
+            error => format!("ERR {error}").into_bytes(),
+        };
+        Failure::Error { message, place: None }
+    }
+
+    /// Bytes of memory that it takes now.
+    pub fn memory_bytes(&self) -> usize {
+        self.lua.used_memory()
+    }
+
+    /// Gives back the memory of what nothing refers to any more.
+    pub fn collect(&self) {
+        // It fails only in finalizers, which scripts cannot have.
+        let _ = self.lua.gc_collect();
+    }
+}

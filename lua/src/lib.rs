@@ -1,0 +1,33 @@
+//! Lua for the scripts of clients: the interpreter, its sandbox, and what a script sees of the server.
+//!
+//! ```text
+//!   server ──run(function, keys, args)──> Interpreter ── Lua 5.1, patched (build.rs, patches/)
+//!      ^                                      │             sandbox: globals are read-only
+//!      └────── Host: call, log, look ─────────┘             libraries: cjson, cmsgpack, struct, bit
+//! ```
+//!
+//! Scripts are hostile: nothing that one does may reach another script, end the process, or take memory or
+//! time without an end. What keeps it so:
+//!
+//! - Chunks are text; the holes of Lua 5.1 that are known are patched, each with its reason in `patches/`.
+//! - Globals, libraries and the metatables of basic types are read-only.
+//! - The memory of an interpreter is limited; a hook looks every some thousand instructions whether to go on.
+//! - An [`Abort`] goes through every `pcall`.
+//!
+//! This is the one package that knows `mlua`. It knows nothing of the store.
+
+mod answer;
+mod api;
+mod host;
+mod interpreter;
+mod library;
+mod number;
+mod random;
+mod reply;
+mod sandbox;
+
+pub use host::{Abort, Host};
+pub use interpreter::{Failure, Interpreter, Limits, Program};
+
+#[cfg(test)]
+mod tests;
