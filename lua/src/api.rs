@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use mlua::{Error, Lua, MultiValue, Result, Table, Value, Variadic};
+use mlua::{Lua, MultiValue, Result, Table, Value, Variadic};
 use sha1_smol::Sha1;
 use tarn_resp::{OwnedArgs, Protocol};
 
 use crate::host::HOST;
 use crate::interpreter::State;
-use crate::number::push_number;
+use crate::library::number::format_g;
+use crate::raise::{self, abort};
 use crate::reply;
 
 /// Names and numbers of the levels of `redis.log`.
@@ -18,42 +19,10 @@ const LOG_LEVELS: [(&str, u8); 4] =
 /// Names and numbers of where effects are sent: Tarn sends all of them everywhere.
 const REPLICATION: [(&str, u8); 5] =
     [("REPL_NONE", 0), ("REPL_AOF", 1), ("REPL_SLAVE", 2), ("REPL_REPLICA", 2), ("REPL_ALL", 3)];
+/// Digits of a number that make the same number again.
+const DIGITS: usize = 17;
 /// All of them.
 const REPL_ALL: f64 = 3.0;
-
-/// An error that a script sees as it is: with a code, without the place.
-#[derive(Debug)]
-pub(crate) struct Raised(pub(crate) Vec<u8>);
-
-impl std::fmt::Display for Raised {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&String::from_utf8_lossy(&self.0))
-    }
-}
-
-impl std::error::Error for Raised {}
-
-/// Ends the script: `pcall` raises it again.
-#[derive(Debug)]
-struct Aborted;
-
-impl std::fmt::Display for Aborted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ERR the script was ended")
-    }
-}
-
-impl std::error::Error for Aborted {}
-
-/// The error that ends a script.
-pub(crate) fn abort() -> Error {
-    Error::external(Aborted)
-}
-
-/// An error of a function of the server.
-pub(crate) fn raise(text: impl Into<Vec<u8>>) -> Error {
-    Error::external(Raised(text.into()))
-}
 
 /// The text under `err` of a table that is an error.
 pub(crate) fn error_text(table: &Table) -> Result<Option<Vec<u8>>> {
@@ -78,16 +47,16 @@ pub(crate) fn table(lua: &Lua, state: &Rc<State>, version: &str) -> Result<Table
     let pcall = lua.create_function(move |lua, args: Variadic<Value>| self::call(lua, &own, &args, false))?;
     table.raw_set("pcall", pcall)?;
     let own = state.clone();
-    table.raw_set("setresp", lua.create_function(move |_, args: MultiValue| set_protocol(&own, &args))?)?;
+    table.raw_set("setresp", lua.create_function(move |lua, args: MultiValue| set_protocol(lua, &own, &args))?)?;
     table.raw_set("error_reply", lua.create_function(|lua, args: MultiValue| error_reply(lua, &args))?)?;
     table.raw_set("status_reply", lua.create_function(|lua, args: MultiValue| status_reply(lua, &args))?)?;
-    table.raw_set("sha1hex", lua.create_function(|_, args: MultiValue| sha1hex(&args))?)?;
-    table.raw_set("log", lua.create_function(|_, args: MultiValue| log(&args))?)?;
-    table.raw_set("set_repl", lua.create_function(|_, args: MultiValue| set_replication(&args))?)?;
+    table.raw_set("sha1hex", lua.create_function(|lua, args: MultiValue| sha1hex(lua, &args))?)?;
+    table.raw_set("log", lua.create_function(|lua, args: MultiValue| log(lua, &args))?)?;
+    table.raw_set("set_repl", lua.create_function(|lua, args: MultiValue| set_replication(lua, &args))?)?;
     table.raw_set("replicate_commands", lua.create_function(|_, ()| Ok(true))?)?;
     table.raw_set("breakpoint", lua.create_function(|_, ()| Ok(false))?)?;
     table.raw_set("debug", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
-    table.raw_set("acl_check_cmd", lua.create_function(|_, args: Variadic<Value>| allows(&args))?)?;
+    table.raw_set("acl_check_cmd", lua.create_function(|lua, args: Variadic<Value>| allows(lua, &args))?)?;
     Ok(table)
 }
 
@@ -99,7 +68,7 @@ fn version_number(version: &str) -> u32 {
 fn call(lua: &Lua, state: &State, args: &[Value], raises: bool) -> Result<Value> {
     let refused = |text: &str| {
         if raises {
-            return Err(raise(text));
+            return Err(raise::reply(lua, text, false));
         }
         let table = lua.create_table()?;
         table.raw_set("err", text)?;
@@ -108,7 +77,7 @@ fn call(lua: &Lua, state: &State, args: &[Value], raises: bool) -> Result<Value>
     if args.is_empty() {
         return refused("ERR Please specify at least one argument for this redis lib call");
     }
-    let Some(request) = request(args)? else {
+    let Some(request) = request(lua, args)? else {
         return refused("ERR Lua redis lib command arguments must be strings or integers");
     };
     if !HOST.is_set() {
@@ -121,7 +90,7 @@ fn call(lua: &Lua, state: &State, args: &[Value], raises: bool) -> Result<Value>
         return Err(abort());
     }
     let value = match out.strip_prefix(b"-") {
-        Some(error) if raises => Err(raise(error.strip_suffix(b"\r\n").unwrap_or(error))),
+        Some(error) if raises => Err(raise::reply(lua, error.strip_suffix(b"\r\n").unwrap_or(error), true)),
         _ => reply::value(lua, &out),
     };
     state.reply.replace(out);
@@ -129,7 +98,7 @@ fn call(lua: &Lua, state: &State, args: &[Value], raises: bool) -> Result<Value>
 }
 
 /// The arguments of a command; `None` if one is neither a string nor a number.
-fn request(args: &[Value]) -> Result<Option<OwnedArgs>> {
+fn request(lua: &Lua, args: &[Value]) -> Result<Option<OwnedArgs>> {
     let mut request = OwnedArgs::new();
     let mut bytes = 0_usize;
     for arg in args {
@@ -139,30 +108,26 @@ fn request(args: &[Value]) -> Result<Option<OwnedArgs>> {
                 bytes += text.len();
                 // Requests of clients are shorter, too.
                 if bytes >= u32::MAX as usize {
-                    return Err(raise("ERR the arguments of a command are too long"));
+                    return Err(raise::reply(lua, "ERR the arguments of a command are too long", false));
                 }
                 request.push(&text);
             }
             Value::Integer(number) => request.push(number.to_string().as_bytes()),
-            Value::Number(number) => {
-                let mut text = Vec::with_capacity(24);
-                push_number(&mut text, *number);
-                request.push(&text);
-            }
+            Value::Number(number) => request.push(format_g(*number, DIGITS).as_bytes()),
             _ => return Ok(None),
         }
     }
     Ok(Some(request))
 }
 
-fn set_protocol(state: &State, args: &MultiValue) -> Result<()> {
+fn set_protocol(lua: &Lua, state: &State, args: &MultiValue) -> Result<()> {
     if args.len() != 1 {
-        return Err(raise("ERR redis.setresp() requires one argument."));
+        return Err(raise::reply(lua, "ERR redis.setresp() requires one argument.", false));
     }
     let protocol = match args.front().and_then(number_of) {
         Some(2.0) => Protocol::Resp2,
         Some(3.0) => Protocol::Resp3,
-        _ => return Err(raise("ERR RESP version must be 2 or 3.")),
+        _ => return Err(raise::reply(lua, "ERR RESP version must be 2 or 3.", false)),
     };
     state.protocol.set(protocol);
     Ok(())
@@ -195,9 +160,9 @@ fn tagged(lua: &Lua, args: &MultiValue, name: &str, trim: impl Fn(&[u8]) -> &[u8
     Ok(table)
 }
 
-fn sha1hex(args: &MultiValue) -> Result<String> {
+fn sha1hex(lua: &Lua, args: &MultiValue) -> Result<String> {
     if args.len() != 1 {
-        return Err(raise("ERR wrong number of arguments"));
+        return Err(raise::reply(lua, "ERR wrong number of arguments", false));
     }
     let digest = |text: &[u8]| Sha1::from(text).digest().to_string();
     Ok(match args.front() {
@@ -215,15 +180,15 @@ fn with_text<T>(value: &Value, see: impl FnOnce(&[u8]) -> T) -> Option<T> {
     }
 }
 
-fn log(args: &MultiValue) -> Result<()> {
+fn log(lua: &Lua, args: &MultiValue) -> Result<()> {
     let Some(level) = args.front().filter(|_| args.len() >= 2) else {
-        return Err(raise("ERR redis.log() requires two arguments or more."));
+        return Err(raise::reply(lua, "ERR redis.log() requires two arguments or more.", false));
     };
     let Some(level) = number_of(level) else {
-        return Err(raise("ERR First argument must be a number (log level)."));
+        return Err(raise::reply(lua, "ERR First argument must be a number (log level).", false));
     };
     if !(0.0..=3.0).contains(&level) {
-        return Err(raise("ERR Invalid debug level."));
+        return Err(raise::reply(lua, "ERR Invalid debug level.", false));
     }
     let message = RefCell::new(Vec::new());
     for (index, value) in args.iter().skip(1).enumerate() {
@@ -238,23 +203,23 @@ fn log(args: &MultiValue) -> Result<()> {
     Ok(())
 }
 
-fn set_replication(args: &MultiValue) -> Result<()> {
+fn set_replication(lua: &Lua, args: &MultiValue) -> Result<()> {
     if args.len() != 1 {
-        return Err(raise("ERR redis.set_repl() requires one argument."));
+        return Err(raise::reply(lua, "ERR redis.set_repl() requires one argument.", false));
     }
     match args.front().and_then(number_of) {
         Some(0.0..=REPL_ALL) => Ok(()),
-        _ => Err(raise("ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.")),
+        _ => Err(raise::reply(lua, "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.", false)),
     }
 }
 
-fn allows(args: &[Value]) -> Result<bool> {
+fn allows(lua: &Lua, args: &[Value]) -> Result<bool> {
     if args.is_empty() {
-        return Err(raise("ERR Please specify at least one argument for this redis.acl_check_cmd() call"));
+        return Err(raise::reply(lua, "ERR Please specify at least one argument for this redis.acl_check_cmd() call", false));
     }
-    let Some(request) = request(args)? else {
-        return Err(raise("ERR redis.acl_check_cmd() command arguments must be strings or integers"));
+    let Some(request) = request(lua, args)? else {
+        return Err(raise::reply(lua, "ERR redis.acl_check_cmd() command arguments must be strings or integers", false));
     };
     let allowed = if HOST.is_set() { HOST.with(|host| host.allows(request.as_args())) } else { None };
-    allowed.ok_or_else(|| raise("ERR Invalid command passed to redis.acl_check_cmd()"))
+    allowed.ok_or_else(|| raise::reply(lua, "ERR Invalid command passed to redis.acl_check_cmd()", false))
 }

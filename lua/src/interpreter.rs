@@ -8,7 +8,7 @@ use tarn_resp::{Protocol, Writer};
 
 use crate::host::{HOST, Host};
 use crate::random::Random;
-use crate::{answer, api, sandbox};
+use crate::{answer, api, raise, sandbox};
 
 /// The instructions between two looks of the host.
 const LOOK_EVERY: u32 = 10_000;
@@ -28,7 +28,10 @@ pub struct Program(Function);
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The host has ended it.
-    Aborted,
+    Aborted {
+        /// Where it was: the name of the chunk and the line.
+        place: Option<(String, usize)>,
+    },
     /// It has failed, or could not be compiled.
     Error {
         /// What happened, with the code of the error first.
@@ -77,7 +80,10 @@ impl Interpreter {
             reply: RefCell::default(),
         });
         let server = api::table(&lua, &state, version)?;
-        let guarded = sandbox::close(&lua, &state, server)?;
+        let xpcall: Function = lua.globals().raw_get("xpcall")?;
+        let own = state.clone();
+        raise::install(&lua, move || own.is_aborted.get())?;
+        let guarded = sandbox::close(&lua, &state, server, xpcall)?;
         let hooked = state.clone();
         lua.set_global_hook(HookTriggers::new().every_nth_instruction(LOOK_EVERY), move |_, _| {
             let goes_on = !HOST.is_set() || HOST.with(|host| host.look()).is_ok();
@@ -85,7 +91,7 @@ impl Interpreter {
                 return Ok(VmState::Continue);
             }
             hooked.is_aborted.set(true);
-            Err(api::abort())
+            Err(raise::abort())
         })?;
         lua.set_memory_limit(limits.memory_bytes)?;
         let globals = lua.globals();
@@ -116,18 +122,17 @@ impl Interpreter {
             // What failed for want of memory shall not leave the next script without.
             self.collect();
         }
-        if self.state.is_aborted.get() {
-            reply.truncate(before);
-            return Err(Failure::Aborted);
-        }
-        match outcome {
-            Ok(None) => Ok(()),
-            Ok(Some(failure)) => Err(failure),
-            Err(error) => {
-                reply.truncate(before);
-                Err(self.failure(&error))
-            }
-        }
+        let failure = match outcome {
+            Ok(None) if !self.state.is_aborted.get() => return Ok(()),
+            Ok(failure) => failure,
+            Err(error) => Some(self.failure(&error)),
+        };
+        reply.truncate(before);
+        Err(match failure {
+            Some(Failure::Error { place, .. }) if self.state.is_aborted.get() => Failure::Aborted { place },
+            Some(failure) => failure,
+            None => Failure::Aborted { place: None },
+        })
     }
 
     fn run_inner<'k>(

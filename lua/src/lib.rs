@@ -21,7 +21,7 @@ mod api;
 mod host;
 mod interpreter;
 mod library;
-mod number;
+mod raise;
 mod random;
 mod reply;
 mod sandbox;

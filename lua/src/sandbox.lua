@@ -1,9 +1,8 @@
 -- Closes the globals for scripts. Runs once, before any script, with what scripts must not have.
 local server, libraries, tools, setreadonly = ...
 
-local error, pcall, xpcall, select, tostring = error, pcall, xpcall, select, tostring
-local resume, collectgarbage = coroutine.resume, collectgarbage
-local text_of, value_of, describe = tools.text_of, tools.value_of, tools.describe
+local error, tostring, collectgarbage = error, tostring, collectgarbage
+local xpcall, describe = tools.xpcall, tools.describe
 
 local allowed = {}
 for name in ([[_G _VERSION assert bit cjson cmsgpack collectgarbage coroutine error gcinfo getmetatable ipairs load
@@ -19,26 +18,6 @@ _G.redis, _G.server = server, server
 for name, library in pairs(libraries) do _G[name] = library end
 os = { clock = tools.clock }
 math.random, math.randomseed = tools.random, tools.randomseed
-
--- What ends a script goes through all of these: `text_of` and `value_of` raise it again.
-local function text_after(ok, ...)
-    if ok then return true, ... end
-    return false, text_of((...))
-end
-function _G.pcall(...)
-    return text_after(pcall(...))
-end
-
-local function value_after(ok, ...)
-    if ok then return true, ... end
-    return false, value_of((...)), select(2, ...)
-end
-function _G.xpcall(f, handler)
-    return value_after(xpcall(f, function(problem) return handler(value_of(problem)) end))
-end
-function coroutine.resume(...)
-    return value_after(resume(...))
-end
 
 local measures = { collect = true, count = true, step = true }
 function _G.collectgarbage(option, ...)

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use mlua::{Error, Function, Lua, MultiValue, Result, Table, Value};
+use mlua::{Function, Lua, MultiValue, Result, Table, Value};
 
-use crate::api::{Raised, abort, raise};
+use crate::raise::{self, Form};
 use crate::interpreter::State;
 
 /// Frames that are looked at for the place of an error.
@@ -13,7 +13,7 @@ const FRAMES_MAX: usize = 32;
 
 /// Closes the globals, and returns the function that calls a script: it returns `true` and the script's value,
 /// or `false` and a table with `err`, `source` and `line`.
-pub(crate) fn close(lua: &Lua, state: &Rc<State>, server: Table) -> Result<Function> {
+pub(crate) fn close(lua: &Lua, state: &Rc<State>, server: Table, xpcall: Function) -> Result<Function> {
     let globals = lua.globals();
     let set_readonly: Function = globals.raw_get("setreadonly")?;
     let libraries = lua.create_table()?;
@@ -21,28 +21,18 @@ pub(crate) fn close(lua: &Lua, state: &Rc<State>, server: Table) -> Result<Funct
         libraries.raw_set(name, library)?;
     }
     let tools = tools(lua, state)?;
+    tools.raw_set("xpcall", xpcall)?;
     let closing = lua.load(include_str!("sandbox.lua")).set_name("=sandbox").into_function()?;
     closing.call((server, libraries, tools, set_readonly))
 }
 
 fn tools(lua: &Lua, state: &Rc<State>) -> Result<Table> {
     let tools = lua.create_table()?;
-    // An abort that meets a failing handler comes out as another error: the state knows of it.
-    let own = state.clone();
-    let text_of = lua.create_function(move |lua, problem: Value| {
-        if own.is_aborted.get() { Err(abort()) } else { text_of(lua, problem) }
-    })?;
-    tools.raw_set("text_of", text_of)?;
-    let own = state.clone();
-    let value_of = lua.create_function(move |lua, problem: Value| {
-        if own.is_aborted.get() { Err(abort()) } else { value_of(lua, problem) }
-    })?;
-    tools.raw_set("value_of", value_of)?;
     tools.raw_set("describe", lua.create_function(|lua, problem: Value| describe(lua, &problem))?)?;
     let began = Instant::now();
     tools.raw_set("clock", lua.create_function(move |_, _: MultiValue| Ok(began.elapsed().as_secs_f64()))?)?;
     let own = state.clone();
-    tools.raw_set("random", lua.create_function(move |_, args: MultiValue| random(&own, &args))?)?;
+    tools.raw_set("random", lua.create_function(move |lua, args: MultiValue| random(lua, &own, &args))?)?;
     let own = state.clone();
     let seed = lua.create_function(move |_, seed: f64| {
         own.random.seed(seed as i64 as i32);
@@ -50,42 +40,6 @@ fn tools(lua: &Lua, state: &Rc<State>) -> Result<Table> {
     })?;
     tools.raw_set("randomseed", seed)?;
     Ok(tools)
-}
-
-/// The text of an error of a function of the server.
-fn message_of(error: &Error) -> Vec<u8> {
-    if let Some(Raised(text)) = error.downcast_ref() {
-        return text.clone();
-    }
-    match error {
-        Error::CallbackError { cause, .. } => message_of(cause),
-        Error::RuntimeError(message) | Error::MemoryError(message) => message.clone().into_bytes(),
-        error => error.to_string().into_bytes(),
-    }
-}
-
-/// An error as `pcall` returns it: a text, or the value that the script has raised.
-fn text_of(lua: &Lua, problem: Value) -> Result<Value> {
-    match &problem {
-        Value::Error(error) => Ok(Value::String(lua.create_string(message_of(error))?)),
-        Value::Table(table) => match table.raw_get("err")? {
-            Value::String(text) => Ok(Value::String(text)),
-            _ => Ok(problem),
-        },
-        _ => Ok(problem),
-    }
-}
-
-/// An error as handlers and `coroutine.resume` get it: a table with `err`, if the server has raised it.
-fn value_of(lua: &Lua, problem: Value) -> Result<Value> {
-    match &problem {
-        Value::Error(error) => {
-            let table = lua.create_table()?;
-            table.raw_set("err", lua.create_string(message_of(error))?)?;
-            Ok(Value::Table(table))
-        }
-        _ => Ok(problem),
-    }
 }
 
 /// A table with what happened, and where. Runs before the stack of the error is gone.
@@ -96,8 +50,10 @@ fn describe(lua: &Lua, problem: &Value) -> Result<Table> {
     };
     let text = match problem {
         Value::Table(_) => None,
-        Value::Error(error) if error.downcast_ref::<Raised>().is_some() => Some(message_of(error)),
-        Value::Error(error) => Some([b"ERR ", message_of(error).as_slice()].concat()),
+        Value::Error(error) => Some(match raise::raised(error).map(|raised| raised.form) {
+            Some(Form::Reply { .. }) => raise::message(error),
+            _ => [b"ERR ", raise::message(error).as_slice()].concat(),
+        }),
         Value::String(text) => Some([b"ERR ", &*text.as_bytes()].concat()),
         other => Some(format!("ERR {}", other.to_string()?).into_bytes()),
     };
@@ -123,12 +79,12 @@ fn place(lua: &Lua) -> Option<(String, usize)> {
     (1..FRAMES_MAX).map_while(of_frame).flatten().next()
 }
 
-fn random(state: &State, args: &MultiValue) -> Result<f64> {
+fn random(lua: &Lua, state: &State, args: &MultiValue) -> Result<f64> {
     let number = |index: usize| -> Result<f64> {
         match args.get(index) {
             Some(Value::Number(number)) => Ok(number.trunc()),
             Some(Value::Integer(number)) => Ok(*number as f64),
-            _ => Err(raise("ERR bad argument to 'random' (number expected)")),
+            _ => Err(raise::argument(lua, index as i32 + 1, "number expected")),
         }
     };
     let fraction = state.random.fraction();
@@ -136,10 +92,10 @@ fn random(state: &State, args: &MultiValue) -> Result<f64> {
         0 => return Ok(fraction),
         1 => (1.0, number(0)?),
         2 => (number(0)?, number(1)?),
-        _ => return Err(raise("ERR wrong number of arguments")),
+        _ => return Err(raise::error(lua, "wrong number of arguments")),
     };
     if low > high {
-        return Err(raise(format!("ERR bad argument #{} to 'random' (interval is empty)", args.len())));
+        return Err(raise::argument(lua, args.len() as i32, "interval is empty"));
     }
     Ok((fraction * (high - low + 1.0)).floor() + low)
 }

@@ -66,7 +66,7 @@ fn run_on(interpreter: &Interpreter, host: &mut Fake, body: &str) -> String {
     });
     match outcome {
         Ok(()) => String::from_utf8_lossy(&out).replace("\r\n", " ").trim_end().to_owned(),
-        Err(Failure::Aborted) => "aborted".to_owned(),
+        Err(Failure::Aborted { .. }) => "aborted".to_owned(),
         Err(Failure::Error { message, place }) => {
             let place = place.map_or(String::new(), |(source, line)| format!(" on {source}:{line}"));
             format!("{}{place}", String::from_utf8_lossy(&message))

@@ -68,6 +68,7 @@ pub mod serve;
 // Work on a data directory without a server: import and export.
 pub mod persist;
 mod pubsub;
+mod scripts;
 
 // Parts that the tests and fuzz targets of this repository reach. Other programs must not depend on them.
 #[doc(hidden)]

@@ -24,6 +24,7 @@ use crate::observe::rates::Rates;
 use crate::observe::slowlog::SlowLog;
 use crate::observe::stats::Stats;
 use crate::pubsub::PubSub;
+use crate::scripts::Scripts;
 use crate::store::{Kept, Store};
 
 /// Elements above which a command runs in steps: fewer take less than a step.
@@ -49,6 +50,8 @@ pub struct Shared {
     pub slowlog: SlowLog,
     /// Channels and their subscribers.
     pub pubsub: PubSub,
+    /// Scripts, known and running.
+    pub scripts: Scripts,
     /// `CLIENT PAUSE`.
     pub pause: Pause,
     /// Numbers of keys that may be reported without waiting for the disk.
@@ -96,6 +99,7 @@ impl Shared {
             attempts: Attempts::default(),
             slowlog,
             pubsub: PubSub::new(workers),
+            scripts: Scripts::new(workers),
             pause: Pause::default(),
             keyspace: Keyspace::default(),
             clock: Arc::new(SystemClock::new()),

@@ -61,6 +61,7 @@ const FLAG_NAMES: &[(Flags, &str)] = &[
     (Flags::NO_AUTH, "no_auth"),
     (Flags::NO_ASYNC_LOADING, "no_async_loading"),
     (Flags::NO_MULTI, "no_multi"),
+    (Flags::NO_MANDATORY_KEYS, "no_mandatory_keys"),
     (Flags::MOVABLEKEYS, "movablekeys"),
     (Flags::ALLOW_BUSY, "allow_busy"),
 ];

@@ -38,6 +38,7 @@ mod ranges;
 mod removals;
 mod replicas;
 mod scan;
+mod scripts;
 mod server;
 mod set_algebra;
 mod sets;
@@ -83,6 +84,7 @@ const FAMILIES: &[Family] = &[
     ("server", databases::COMMANDS),
     ("generic", replicas::COMMANDS),
     ("transactions", transactions::COMMANDS),
+    ("scripting", scripts::COMMANDS),
     ("pubsub", pubsub::COMMANDS),
     ("hash", hashes::COMMANDS),
     ("json", json::COMMANDS),

@@ -29,7 +29,6 @@ pub(super) const NO_TLS: Home =
 const NO_EVICTION: Home = Home::Inert("keys are not evicted");
 pub(super) const NO_DEFRAG: Home = Home::Inert("there is no active defragmentation");
 pub(super) const NO_STREAMS: Home = Home::Inert("there are no streams yet");
-pub(super) const NO_SCRIPTS: Home = Home::Inert("there are no scripts yet");
 const NO_SYSLOG: Home = Home::Inert("there is no syslog");
 const NO_ACL: Home = Home::Inert("access control lists are not there yet");
 const PROCESS: Home = Home::Inert("the process leaves this to the operating system");
@@ -138,7 +137,6 @@ pub(super) static FOREIGN: &[D] = &[
     fixed("io-threads-do-reads", BIT, "no", Home::Inert("worker threads are set by 'threads'")),
     inert("dynamic-hz", BIT, "yes", Home::Inert("background work is paced by what there is to do"))
         .does("yes"),
-    inert("busy-reply-threshold", WIDE, "5000", NO_SCRIPTS).alias("lua-time-limit"),
     inert("shutdown-timeout", COUNT, "10", SHUTDOWN),
     inert("shutdown-on-sigint", SHUTDOWN_FLAGS, "default", SHUTDOWN).does("default"),
     inert("shutdown-on-sigterm", SHUTDOWN_FLAGS, "default", SHUTDOWN).does("default"),

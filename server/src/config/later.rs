@@ -3,12 +3,13 @@
 
 use super::directive::{BYTES_MAX, Directive as D, Home, INT_MAX, int, memory};
 use super::foreign::{
-    BIT, BYTES, COUNT, NO_CLUSTER, NO_DEFRAG, NO_REPLICATION, NO_SCRIPTS, NO_STREAMS, NO_TLS, PORT, TEXT,
+    BIT, BYTES, COUNT, NO_CLUSTER, NO_DEFRAG, NO_REPLICATION, NO_STREAMS, NO_TLS, PORT, TEXT,
     WIDE, fixed, inert, only,
 };
 use super::shape::Shape;
 
 const BY_BYTES: Home = Home::Inert("text is compared byte by byte");
+const OWN_LUA: Home = Home::Inert("scripts have what is safe of the older functions");
 const OWN_SETS: Home = Home::Inert("sets of other members than integers have one form of their own");
 const NO_IO_THREADS: Home = Home::Inert("each of the worker threads reads, runs and answers; see threads");
 const ACCEPTS_ALL: Home = Home::Inert("all connections that wait are accepted together");
@@ -53,8 +54,8 @@ pub(super) static LATER: &[D] = &[
     inert("min-string-size-avoid-copy-reply", BYTES, "16384", NO_IO_THREADS),
     inert("min-string-size-avoid-copy-reply-threaded", BYTES, "65536", NO_IO_THREADS),
     inert("vset-force-single-threaded-execution", BIT, "no", Home::Inert("there are no vector sets yet")),
-    inert("lua-enable-deprecated-api", BIT, "no", NO_SCRIPTS),
-    inert("lua-enable-insecure-api", BIT, "no", NO_SCRIPTS),
+    inert("lua-enable-deprecated-api", BIT, "no", OWN_LUA),
+    inert("lua-enable-insecure-api", BIT, "no", OWN_LUA),
     inert("stream-idmp-duration", COUNT, "100", NO_STREAMS),
     inert("stream-idmp-maxsize", COUNT, "100", NO_STREAMS),
     inert("active-defrag-cycle-us", int(0, 100_000), "500", NO_DEFRAG),

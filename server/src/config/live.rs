@@ -29,6 +29,7 @@ pub struct Live {
     protected_mode: AtomicBool,
     maxclients: AtomicU64,
     slow_us: AtomicI64,
+    busy_reply_threshold_ms: AtomicU64,
     latency_tracking: AtomicBool,
     latency_event_ms: AtomicU64,
     event_classes: AtomicU32,
@@ -49,6 +50,7 @@ impl Live {
             protected_mode: AtomicBool::new(false),
             maxclients: AtomicU64::new(0),
             slow_us: AtomicI64::new(0),
+            busy_reply_threshold_ms: AtomicU64::new(0),
             latency_tracking: AtomicBool::new(false),
             latency_event_ms: AtomicU64::new(0),
             event_classes: AtomicU32::new(0),
@@ -76,6 +78,7 @@ impl Live {
         self.protected_mode.store(config.protected_mode, Ordering::Relaxed);
         self.maxclients.store(config.maxclients as u64, Ordering::Relaxed);
         self.slow_us.store(config.slowlog_log_slower_than_us, Ordering::Relaxed);
+        self.busy_reply_threshold_ms.store(config.busy_reply_threshold_ms, Ordering::Relaxed);
         self.latency_tracking.store(config.latency_tracking, Ordering::Relaxed);
         self.latency_event_ms.store(config.latency_monitor_threshold_ms, Ordering::Relaxed);
         let classes = config.notify_keyspace_events;
@@ -92,6 +95,14 @@ impl Live {
     /// Microseconds from which on a command is slow; negative: none is.
     pub fn slow_us(&self) -> i64 {
         self.slow_us.load(Ordering::Relaxed)
+    }
+
+    /// How long a script runs before others are told.
+    pub fn busy_reply_threshold(&self) -> Duration {
+        match self.busy_reply_threshold_ms.load(Ordering::Relaxed) {
+            0 => Duration::MAX,
+            ms => Duration::from_millis(ms),
+        }
     }
 
     /// Whether histograms of latency are kept.

@@ -152,6 +152,8 @@ pub struct Config {
     pub proto_max_bulk_len_bytes: usize,
     /// Commands that take longer, in microseconds, go to the slow log; -1 for none, 0 for all.
     pub slowlog_log_slower_than_us: i64,
+    /// Milliseconds that a script runs before others are told; 0 for never.
+    pub busy_reply_threshold_ms: u64,
     /// Entries of the slow log.
     pub slowlog_max_len: usize,
     /// Whether the latency of each command is kept in histograms.
@@ -357,6 +359,7 @@ impl Config {
             client_query_buffer_limit_bytes: 0,
             proto_max_bulk_len_bytes: 0,
             slowlog_log_slower_than_us: 0,
+            busy_reply_threshold_ms: 0,
             slowlog_max_len: 0,
             latency_tracking: false,
             latency_tracking_info_percentiles: Vec::new(),

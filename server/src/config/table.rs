@@ -234,6 +234,9 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         field!(slowlog_log_slower_than_us),
         "microseconds from which a command is slow; -1 for never, 0 for always")
         .alias("commandlog-execution-slower-than"),
+    Directive::run_time("busy-reply-threshold", int(0, i64::MAX), "5000", field!(busy_reply_threshold_ms),
+        "milliseconds that a script runs before others are told BUSY and it can be killed; 0 for never")
+        .alias("lua-time-limit"),
     Directive::run_time("slowlog-max-len", int(0, i64::MAX), "128", field!(slowlog_max_len),
         "entries of the slow log").alias("commandlog-slow-execution-max-len"),
     Directive::run_time("latency-tracking", Shape::Bool, "yes", field!(latency_tracking),

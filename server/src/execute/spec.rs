@@ -73,6 +73,11 @@ impl Flags {
     /// Sends something to replicas, or would: it waits while writes are paused.
     pub const MAY_REPLICATE: Flags = Flags(1 << 26);
 
+    /// Runs a script.
+    pub const SCRIPT: Flags = Flags(1 << 27);
+    /// Clients of a cluster may send it without a key.
+    pub const NO_MANDATORY_KEYS: Flags = Flags(1 << 28);
+
     /// Whether all flags of `other` are in this set.
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
@@ -270,6 +275,12 @@ impl KeySpec {
 }
 
 impl Spec {
+    /// Whether the command may change keys.
+    #[inline]
+    pub const fn may_write(&self) -> bool {
+        self.flags.has(Flags::WRITE) || self.flags.has(Flags::SCRIPT) && !self.flags.has(Flags::READONLY)
+    }
+
     /// Whether a request with `len` arguments, the name among them, is long enough and not too long.
     pub const fn accepts(&self, len: usize) -> bool {
         if self.arity >= 0 { len == self.arity as usize } else { len >= self.arity.unsigned_abs() as usize }

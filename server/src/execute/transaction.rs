@@ -45,9 +45,10 @@ impl Transaction {
     pub fn push(&mut self, spec: &'static Spec, slot: usize, args: Args<'_>) {
         let queued = Queued { spec, slot, args: args.to_owned() };
         self.bytes += size_of::<Queued>() + queued.args.memory_bytes();
-        self.writes |= spec.flags.has(Flags::WRITE);
+        self.writes |= spec.may_write();
         self.sweeps |= spec.flags.has(Flags::ALONE_IN_EXEC);
-        self.alone |= spec.flags.has(Flags::EXCLUSIVE) || spec.alone_if.is_some_and(|needs| needs(args));
+        // A script may use keys that it does not declare.
+        self.alone |= spec.flags.has_any(Flags::EXCLUSIVE.with(Flags::SCRIPT)) || spec.alone_if.is_some_and(|needs| needs(args));
         self.queue.push(queued);
     }
 

@@ -18,6 +18,7 @@ use crate::execute::table::Table;
 use crate::net::handle::ClientHandle;
 use crate::observe::ledger::{Cause, Ledgers, SLOW, Spent};
 use crate::observe::stats::WorkerStats;
+use crate::scripts::Workshop;
 use crate::serve::lookahead::Lookahead;
 use crate::serve::output::{Output, Outputs};
 use crate::serve::turn::{Ended, Turn};
@@ -44,6 +45,7 @@ pub(super) struct Worker {
     /// The notes about this turn.
     pub(super) turn: Turn,
     group: RefCell<Group>,
+    workshop: RefCell<Workshop>,
     lookahead: RefCell<Lookahead>,
     /// The clients of its connections.
     pub(crate) clients: RefCell<BTreeMap<u64, Arc<ClientHandle>>>,
@@ -70,6 +72,7 @@ impl Worker {
             in_turn: Cell::new(false),
             turn: Turn::new(),
             group: RefCell::new(Group::default()),
+            workshop: RefCell::default(),
             lookahead: RefCell::default(),
             clients: RefCell::new(BTreeMap::new()),
             slow_readers: RefCell::default(),
@@ -87,7 +90,7 @@ impl Worker {
         self.turn.begin(begins);
         self.be_told_of_end_of_turn();
         let mut group = self.group.borrow_mut();
-        let mut executor = Executor::new(&self.server, self.table, self.index, &mut group, now);
+        let mut executor = Executor::new(&self.server, self.table, self.index, &mut group, &self.workshop, now);
         let outcome = requests(&mut executor);
         executor.finish();
         outcome

@@ -12,11 +12,11 @@
 
 use std::sync::atomic::Ordering;
 
-use tarn_engine::record::{Batch, Lsn};
-use tarn_engine::session::{Access, Latched};
-use tarn_engine::{CommitError, KeyHash};
-use tarn_resp::Args;
-use tarn_resp::Writer;
+use tarn_engine::record::{Batch, Lsn, UnixMs};
+use tarn_engine::session::{Access, Exclusive, Latched, Session};
+use tarn_engine::{CommitError, Group, KeyHash, KeyRef};
+use tarn_resp::{Args, OwnedArgs, Writer};
+use typed_arena::Arena;
 
 use super::latched::{close_gate, run_in};
 use super::{Executor, send_staged};
@@ -28,6 +28,7 @@ use crate::execute::events::Events;
 use crate::execute::services::Services;
 use crate::execute::spec::Flags;
 use crate::execute::transaction::{Queued, Transaction};
+use crate::observe::counter;
 
 /// Whether the keys of each request are to be copied before it runs: behind a closed gate nothing is latched.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,7 +99,7 @@ impl Executor<'_> {
         }
         client.discard();
         let seen = result?;
-        send_staged(self.server, self.worker, client, seen);
+        send_staged(self.server, client, seen);
         Ok(seen)
     }
 
@@ -125,21 +126,10 @@ impl Executor<'_> {
             latched.expire(&keys, self.group)?;
             latched.begin();
         }
-        let staged = self.run_queue(transaction, Prepare::Nothing, &mut latched, client, out);
+        let arena = Arena::new();
+        let staged = self.run_queue(transaction, &arena, Prepare::Nothing, &mut latched, client, out);
         latched.end();
-        if !staged.is_empty() {
-            self.group.insist();
-            latched.commit(&staged, self.group).map_err(lost)?;
-        }
-        let (seen, met_expired) = (latched.seen(), latched.met_expired());
-        send_staged(self.server, self.worker, client, seen);
-        latched.release();
-        if met_expired {
-            let mut latched = session.latch(&keys, Access::Write, self.now);
-            // As for a single command: the expirer tries again.
-            let _ = latched.expire(&keys, self.group);
-            latched.release();
-        }
+        let seen = settle(self.server, session, latched, &keys, &staged, self.group, client)?;
         self.after_commit(&staged);
         Ok(seen)
     }
@@ -152,7 +142,7 @@ impl Executor<'_> {
     ) -> Result<Lsn, CommandError> {
         self.session = None;
         let engine = self.server.engine().ok_or_else(|| self.loading())?;
-        let mut alone = close_gate(engine, client)?;
+        let alone = close_gate(engine, client)?;
         let mut latched = alone.transact(self.now);
         if !client.watching.holds(&latched) {
             return Ok(refuse_changed(&latched, client, out));
@@ -160,15 +150,11 @@ impl Executor<'_> {
         if transaction.writes() {
             refuse_without_room(self.server)?;
         }
-        let staged = self.run_queue(transaction, Prepare::Each, &mut latched, client, out);
-        let mut seen = latched.seen();
+        let arena = Arena::new();
+        let staged = self.run_queue(transaction, &arena, Prepare::Each, &mut latched, client, out);
+        let seen = latched.seen();
         latched.release();
-        if !staged.is_empty() {
-            self.group.insist();
-            seen = seen.max(alone.commit(&staged, self.group).map_err(lost)?);
-        }
-        send_staged(self.server, self.worker, client, seen);
-        drop(alone);
+        let seen = settle_alone(self.server, alone, seen, &staged, self.group, client)?;
         self.after_commit(&staged);
         Ok(seen)
     }
@@ -186,68 +172,158 @@ impl Executor<'_> {
         if client.watching.lost {
             return Ok(refuse_changed(&latched, client, out));
         }
-        self.run_queue(transaction, Prepare::Nothing, &mut latched, client, out);
+        let arena = Arena::new();
+        self.run_queue(transaction, &arena, Prepare::Nothing, &mut latched, client, out);
         Ok(Lsn::ZERO)
     }
 
     /// Runs one request after the other, and returns all their changes. A request that fails changes nothing,
-    /// and the others go on.
+    /// and the others go on. `arena` keeps what scripts among them ask for.
     fn run_queue<'a>(
         &self,
         transaction: &'a Transaction,
+        arena: &'a Arena<OwnedArgs>,
         prepare: Prepare,
         latched: &mut Latched<'_>,
         client: &mut Client,
         out: &mut Vec<u8>,
     ) -> Batch<'a> {
         let server = self.server;
-        let events = server.live.event_classes();
         let mut staged = Batch::new();
         Writer::new(out, client.protocol).array(transaction.queue().len());
         for Queued { slot, args, .. } in transaction.queue() {
             let command = self.table.at(*slot).expect("a queued request names a command of the table");
             let args = args.as_args();
+            if command.flags.has(Flags::SCRIPT) {
+                self.script_in_exec(command, *slot, args, arena, latched, &mut staged, client, out);
+                continue;
+            }
             if prepare == Prepare::Each {
                 latched.prepare(&command.declared_keys(client.db, server.databases, args));
             }
-            let (start, lookups) = (out.len(), latched.lookups());
             let db = client.db;
-            let mut batch = Batch::new();
-            let call = Call::begin(server, self.worker, command, *slot, args, None);
-            let result = run_in(command, latched, &mut batch, client, server, args, out);
-            call.finish(client, args, self.now, &result);
-            match result {
-                Ok(()) if events.is_some() => {
-                    let classes = events.unwrap_or_default();
-                    let mut events = Events::new(classes, &mut client.staged);
-                    events.add_new(latched, &batch);
-                    let written = batch.clone();
-                    latched.stage(batch, &mut staged);
-                    events.add_written(latched, command.name, args, db, &written);
-                }
-                Ok(()) => latched.stage(batch, &mut staged),
-                Err(error) => {
-                    out.truncate(start);
-                    Writer::new(out, client.protocol).error(error.to_string());
-                    server.stats.note_error(&error);
-                }
-            }
-            if !command.flags.has(Flags::WRITE) {
-                let (hits, misses) = latched.lookups();
-                if let Some(classes) = events.filter(|_| misses > lookups.1) {
-                    let keys = command.declared_keys(db, server.databases, args);
-                    Events::new(classes, &mut client.staged).add_missed(latched, command.name, &keys);
-                }
-                self.note_lookups((hits - lookups.0, misses - lookups.1));
-            }
+            let requests = Requests { server, worker: self.worker, now: self.now };
+            let batch = requests.run(command, *slot, args, latched, client, out);
+            requests.stage(command, args, db, batch, latched, &mut staged, client);
         }
         staged
     }
 }
 
+/// Runs requests of a transaction or of a script, one after the other.
+#[derive(Clone, Copy)]
+pub(super) struct Requests<'r> {
+    pub(super) server: &'r Services,
+    pub(super) worker: usize,
+    pub(super) now: UnixMs,
+}
+
+impl Requests<'_> {
+    /// Runs one request, and returns its changes, which are to be staged. One that fails replies its error.
+    pub(super) fn run<'a>(
+        &self,
+        command: &'static Command,
+        slot: usize,
+        args: Args<'a>,
+        latched: &Latched<'_>,
+        client: &mut Client,
+        out: &mut Vec<u8>,
+    ) -> Batch<'a> {
+        let server = self.server;
+        let (start, before, db) = (out.len(), latched.lookups(), client.db);
+        let mut batch = Batch::new();
+        let call = Call::begin(server, self.worker, command, slot, args, None);
+        let result = run_in(command, latched, &mut batch, client, server, args, out);
+        call.finish(client, args, self.now, &result);
+        if let Err(error) = result {
+            out.truncate(start);
+            Writer::new(out, client.protocol).error(error.to_string());
+            server.stats.note_error(&error);
+            batch = Batch::new();
+        }
+        if !command.flags.has(Flags::WRITE) {
+            let (hits, misses) = latched.lookups();
+            if let Some(classes) = server.live.event_classes().filter(|_| misses > before.1) {
+                let keys = command.declared_keys(db, server.databases, args);
+                Events::new(classes, &mut client.staged).add_missed(latched, command.name, &keys);
+            }
+            let stats = &server.stats.workers[self.worker];
+            counter::add(&stats.hits, hits - before.0);
+            counter::add(&stats.misses, misses - before.1);
+        }
+        batch
+    }
+
+    /// Lets the requests that follow see the changes of one that ran in database `db`, and stages its events.
+    pub(super) fn stage<'a>(
+        &self,
+        command: &'static Command,
+        args: Args<'_>,
+        db: u8,
+        batch: Batch<'a>,
+        latched: &mut Latched<'_>,
+        staged: &mut Batch<'a>,
+        client: &mut Client,
+    ) {
+        let Some(classes) = self.server.live.event_classes().filter(|_| !batch.is_empty()) else {
+            latched.stage(batch, staged);
+            return;
+        };
+        let mut events = Events::new(classes, &mut client.staged);
+        events.add_new(latched, &batch);
+        let written = batch.clone();
+        latched.stage(batch, staged);
+        events.add_written(latched, command.name, args, db, &written);
+    }
+}
+
+/// Commits what was staged, sends the messages about it, and gives the latches back. Returns the newest change
+/// that the replies reveal.
+pub(super) fn settle(
+    server: &Services,
+    session: &Session<'_>,
+    mut latched: Latched<'_>,
+    keys: &[KeyRef<'_>],
+    staged: &Batch<'_>,
+    group: &mut Group,
+    client: &mut Client,
+) -> Result<Lsn, CommandError> {
+    if !staged.is_empty() {
+        group.insist();
+        latched.commit(staged, group).map_err(lost)?;
+    }
+    let (seen, met_expired, now) = (latched.seen(), latched.met_expired(), latched.now());
+    send_staged(server, client, seen);
+    latched.release();
+    if met_expired {
+        let mut latched = session.latch(keys, Access::Write, now);
+        // As for a single command: the expirer tries again.
+        let _ = latched.expire(keys, group);
+        latched.release();
+    }
+    Ok(seen)
+}
+
+/// The same behind a closed gate.
+pub(super) fn settle_alone(
+    server: &Services,
+    mut alone: Exclusive<'_>,
+    mut seen: Lsn,
+    staged: &Batch<'_>,
+    group: &mut Group,
+    client: &mut Client,
+) -> Result<Lsn, CommandError> {
+    if !staged.is_empty() {
+        group.insist();
+        seen = seen.max(alone.commit(staged, group).map_err(lost)?);
+    }
+    send_staged(server, client, seen);
+    Ok(seen)
+}
+
 /// The requests of a queue act on more than the keys (`UNWATCH`, `CLIENT KILL`), so they run once. What they
 /// write is taken then, whatever comes into the log meanwhile: that is one group more for each worker.
-fn refuse_without_room(server: &Services) -> Result<(), CommandError> {
+pub(super) fn refuse_without_room(server: &Services) -> Result<(), CommandError> {
     if server.has_room() { Ok(()) } else { Err(CommandError::LogBehind) }
 }
 

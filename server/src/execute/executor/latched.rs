@@ -78,7 +78,7 @@ impl Executor<'_> {
             }
         }
         if !client.staged.is_empty() && !client.denies_waiting {
-            send_staged(self.server, self.worker, client, seen);
+            send_staged(self.server, client, seen);
         }
         latched.release();
         if met_expired {
@@ -136,7 +136,7 @@ impl Executor<'_> {
             Events::new(classes, &mut client.staged).add_written(&latched, command.name, args, db, &batch);
             latched.release();
         }
-        send_staged(self.server, self.worker, client, seen);
+        send_staged(self.server, client, seen);
         drop(alone);
         self.after_commit(&batch);
         Ok(seen)

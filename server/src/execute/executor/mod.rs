@@ -12,8 +12,10 @@ mod early;
 mod exec;
 mod latched;
 mod resolve;
+mod script;
 mod waiters;
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
@@ -34,6 +36,10 @@ use crate::execute::spec::Flags;
 use crate::execute::table::{Found, Table};
 use crate::observe::counter;
 use crate::pubsub::Publication;
+use crate::scripts::Workshop;
+
+/// Flags of commands that do not run with their keys latched.
+const APART: Flags = Flags::EXCLUSIVE.with(Flags::EXEC).with(Flags::OUTSIDE).with(Flags::SCRIPT);
 
 /// Runs the requests of one batch of a worker.
 pub struct Executor<'e> {
@@ -45,6 +51,8 @@ pub struct Executor<'e> {
     session: Option<Session<'e>>,
     /// The buffer in which records are encoded.
     group: &'e mut Group,
+    /// The interpreter of scripts.
+    workshop: &'e RefCell<Workshop>,
     /// The time of the commands.
     now: UnixMs,
     /// The newest change that could be revealed when the batch began.
@@ -65,12 +73,13 @@ pub struct Executor<'e> {
 
 impl<'e> Executor<'e> {
     /// An executor for a batch of requests of `worker`, whose commands take `now` for the time. Their records
-    /// are encoded in `group`.
+    /// are encoded in `group`; `workshop` runs scripts.
     pub fn new(
         server: &'e Services,
         table: &'static Table,
         worker: usize,
         group: &'e mut Group,
+        workshop: &'e RefCell<Workshop>,
         now: UnixMs,
     ) -> Executor<'e> {
         Executor {
@@ -79,6 +88,7 @@ impl<'e> Executor<'e> {
             worker,
             session: None,
             group,
+            workshop,
             now,
             revealable: server.revealable(),
             has_room: server.has_room(),
@@ -183,7 +193,9 @@ impl<'e> Executor<'e> {
         let resolved = resolved.map_err(|error| client.reject(Flags::NONE, error))?;
         let Resolved { command, slot, .. } = resolved;
         let refusal = resolved.refusal(args, client.authenticated).or_else(|| {
-            if self.server.saver.is_failing() && self.is_stopped_by_failure(command, client) {
+            if self.server.scripts.running.is_busy() && !command.flags.has(Flags::ALLOW_BUSY) {
+                Some(CommandError::Busy)
+            } else if self.server.saver.is_failing() && self.is_stopped_by_failure(command, client) {
                 Some(CommandError::CheckpointsFail)
             } else if client.only_reads_channels() && !command.flags.has(Flags::AMONG_MESSAGES) {
                 Some(resolved.refusal_among_messages())
@@ -237,9 +249,7 @@ impl<'e> Executor<'e> {
     /// last one failed.
     #[cold]
     fn is_stopped_by_failure(&self, command: &Command, client: &Client) -> bool {
-        let config = self.server.config.snapshot();
-        let stops = config.stop_writes_on_bgsave_error && !config.save.rules.is_empty();
-        writes(command, client) && !self.serving && stops
+        writes(command, client) && !self.serving && stops_writes(self.server)
     }
 
     /// Whether `enable-debug-command` lets this client use `DEBUG`.
@@ -262,11 +272,12 @@ impl<'e> Executor<'e> {
         client.handle.last_slot.store(slot, Ordering::Relaxed);
         let before = client.ready.as_ref().filter(|ready| !ready.has_run).map(|ready| ready.took);
         let call = Call::begin(self.server, self.worker, command, slot, args, before);
-        let alone = command.flags.has_any(Flags::EXCLUSIVE.with(Flags::EXEC).with(Flags::OUTSIDE))
+        let alone = command.flags.has_any(APART)
             || command.alone_if.is_some_and(|needs| needs(args));
         let result = match alone {
             false => self.run_latched(command, client, args, out),
             true if command.flags.has(Flags::EXEC) => self.exec(client, out),
+            true if command.flags.has(Flags::SCRIPT) => self.run_script(command, client, args, out),
             true if command.flags.has(Flags::OUTSIDE) => {
                 self.session = None;
                 self.run_without_store(command, client, args, out)
@@ -297,7 +308,7 @@ impl<'e> Executor<'e> {
         command.flags.has_any(Flags::MAY_REPLICATE.with(Flags::EXEC))
             || self.server.live.event_classes().is_some_and(|classes| {
                 let tells_of_reads = classes.has(EventClasses::KEY_MISS);
-                command.flags.has(Flags::WRITE) || tells_of_reads && command.flags.has(Flags::READONLY)
+                command.may_write() || tells_of_reads && command.flags.has(Flags::READONLY)
             })
     }
 
@@ -327,17 +338,23 @@ impl<'e> Executor<'e> {
     }
 }
 
-/// Sends the messages that a client of `worker` has staged: the changes that they tell of are there, the
+/// Sends the messages that a client has staged: the changes that they tell of are there, the
 /// newest of them as `seen`. While the keys are latched, so that messages come in the order of the changes.
-fn send_staged(server: &Services, worker: usize, client: &mut Client, seen: Lsn) {
-    let seen = seen.max(client.seen);
+fn send_staged(server: &Services, client: &mut Client, seen: Lsn) {
+    let (seen, worker) = (seen.max(client.seen), client.handle.worker);
     for Publication { kind, channel, payload } in client.staged.drain(..) {
         server.pubsub.publish(kind, &channel, &payload, seen, Some(worker));
     }
 }
 
+/// Whether nothing is written while checkpoints fail.
+fn stops_writes(server: &Services) -> bool {
+    let config = server.config.snapshot();
+    config.stop_writes_on_bgsave_error && !config.save.rules.is_empty()
+}
+
 /// Whether the command writes, or runs a queue that does.
 fn writes(command: &Command, client: &Client) -> bool {
-    command.flags.has(Flags::WRITE)
+    command.may_write()
         || command.flags.has(Flags::EXEC) && client.transaction.as_ref().is_some_and(|queue| queue.writes())
 }

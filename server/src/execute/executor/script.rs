@@ -1,0 +1,405 @@
+//! Scripts: a script is a transaction, the requests of which come one by one.
+//!
+//! ```text
+//!   latch the keys that it declares ── run it; its requests see the changes of those before ── commit as one group
+//!     │ it asks for a key that it has not declared, or for a command that needs the store for itself
+//!     └──> forget its changes ── close the gate ── run it again; all keys are allowed
+//! ```
+//!
+//! A script that fails keeps the changes that it has made, as in Redis. One that is ended has made none.
+
+use std::time::Duration;
+
+use tarn_engine::KeyRef;
+use tarn_engine::record::{Batch, Lsn};
+use tarn_engine::session::{Access, Latched};
+use tarn_lua::{Abort, Failure, Host, Interpreter};
+use tarn_resp::{Args, OwnedArgs, Protocol, Writer};
+use typed_arena::Arena;
+
+use super::exec::{Requests, refuse_without_room, settle, settle_alone};
+use super::latched::close_gate;
+use super::resolve::{Resolved, resolve};
+use super::{Executor, stops_writes};
+use crate::error::CommandError;
+use crate::execute::call::Call;
+use crate::execute::client::Client;
+use crate::execute::command::Command;
+use crate::execute::parse;
+use crate::execute::spec::Flags;
+use crate::execute::table::Table;
+use crate::scripts::{Cache, Known, Run, Workshop};
+
+/// Where the number of keys stands in a request, and where the keys begin.
+const NUMBER_AT: usize = 2;
+const KEYS_AT: usize = 3;
+
+const UNKNOWN: CommandError = CommandError::text("ERR Unknown Redis command called from script");
+const WRONG_NUMBER: CommandError = CommandError::text("ERR Wrong number of args calling Redis command from script");
+const NOT_ALLOWED: CommandError = CommandError::text("ERR This Redis command is not allowed from script");
+const READ_ONLY: CommandError = CommandError::text("ERR Write commands are not allowed from read-only scripts.");
+const TOO_MUCH: CommandError =
+    CommandError::text("ERR the script changes more at once than client-query-buffer-limit bytes");
+const KILLED: &str = "ERR Script killed by user with SCRIPT KILL.";
+
+/// A script that is asked for.
+struct Wanted<'w> {
+    interpreter: &'w Interpreter,
+    known: &'w Known,
+    keys: Args<'w>,
+    /// How many of `keys` are keys; the others are arguments.
+    count: usize,
+    is_read_only: bool,
+}
+
+/// The reason why a script was ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// It needs the store for itself.
+    NeedsGate,
+    /// Somebody asked for it.
+    Killed,
+}
+
+impl Executor<'_> {
+    /// Runs the script that a request asks for.
+    pub(super) fn run_script(
+        &mut self,
+        command: &'static Command,
+        client: &mut Client,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Lsn, CommandError> {
+        if self.server.engine().is_none() {
+            return Err(self.loading());
+        }
+        let (workshop, start, db) = (self.workshop, out.len(), client.db);
+        let mut workshop = workshop.borrow_mut();
+        if is_load(command) {
+            load(&mut workshop, &self.server.scripts.cache, client, args, out)?;
+            return Ok(Lsn::ZERO);
+        }
+        let wanted = want(&mut workshop, &self.server.scripts.cache, command, args)?;
+        if !wanted.known.needs_gate.get() {
+            let ran = self.script_latched(command, &wanted, client, args, out);
+            if !matches!(ran, Ok(None)) {
+                return ran.map(Option::unwrap_or_default);
+            }
+            out.truncate(start);
+            client.staged.clear();
+            client.select(db);
+            wanted.known.needs_gate.set(true);
+        }
+        self.script_alone(&wanted, client, out)
+    }
+
+    /// Runs a script with the keys latched that it declares; `None` if that is not enough.
+    fn script_latched(
+        &mut self,
+        command: &'static Command,
+        wanted: &Wanted<'_>,
+        client: &mut Client,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Lsn>, CommandError> {
+        self.enter_gate();
+        let session = self.session.as_ref().expect("the store is there");
+        let keys = command.declared_keys(client.db, self.server.databases, args);
+        let access = if wanted.is_read_only { Access::Read } else { Access::Write };
+        let mut latched = session.latch(&keys, access, self.now);
+        if access == Access::Write {
+            refuse_without_room(self.server)?;
+            latched.expire(&keys, self.group)?;
+            latched.begin();
+        }
+        let (arena, mut staged) = (Arena::new(), Batch::new());
+        let ended = self.interpret(wanted, Some(&keys), &arena, &mut latched, &mut staged, client, out);
+        latched.end();
+        if ended == Some(Ended::NeedsGate) {
+            latched.release();
+            return Ok(None);
+        }
+        let seen = settle(self.server, session, latched, &keys, &staged, self.group, client)?;
+        self.after_commit(&staged);
+        Ok(Some(seen))
+    }
+
+    /// Runs a script with the store for itself.
+    fn script_alone(
+        &mut self,
+        wanted: &Wanted<'_>,
+        client: &mut Client,
+        out: &mut Vec<u8>,
+    ) -> Result<Lsn, CommandError> {
+        self.session = None;
+        let engine = self.server.engine().ok_or_else(|| self.loading())?;
+        let alone = close_gate(engine, client)?;
+        if !wanted.is_read_only {
+            refuse_without_room(self.server)?;
+        }
+        let mut latched = alone.transact(self.now);
+        let (arena, mut staged) = (Arena::new(), Batch::new());
+        self.interpret(wanted, None, &arena, &mut latched, &mut staged, client, out);
+        let seen = latched.seen();
+        latched.release();
+        let seen = settle_alone(self.server, alone, seen, &staged, self.group, client)?;
+        self.after_commit(&staged);
+        Ok(seen)
+    }
+
+    /// Runs a script of a transaction, which has the store for itself.
+    #[expect(clippy::too_many_arguments, reason = "it is a part of a loop")]
+    pub(super) fn script_in_exec<'a>(
+        &self,
+        command: &'static Command,
+        slot: usize,
+        args: Args<'_>,
+        arena: &'a Arena<OwnedArgs>,
+        latched: &mut Latched<'_>,
+        staged: &mut Batch<'a>,
+        client: &mut Client,
+        out: &mut Vec<u8>,
+    ) {
+        let call = Call::begin(self.server, self.worker, command, slot, args, None);
+        let mut workshop = self.workshop.borrow_mut();
+        let cache = &self.server.scripts.cache;
+        let result = if is_load(command) {
+            load(&mut workshop, cache, client, args, out)
+        } else {
+            want(&mut workshop, cache, command, args).map(|wanted| {
+                self.interpret(&wanted, None, arena, latched, staged, client, out);
+            })
+        };
+        call.finish(client, args, self.now, &result);
+        if let Err(error) = result {
+            Writer::new(out, client.protocol).error(error.to_string());
+            self.server.stats.note_error(&error);
+        }
+    }
+
+    /// Runs a script on latched keys, those that it has declared; `None`: on all. Writes its reply, unless it
+    /// needs the store for itself.
+    #[expect(clippy::too_many_arguments, reason = "two callers have all of these")]
+    fn interpret<'a>(
+        &self,
+        wanted: &Wanted<'_>,
+        declared: Option<&[KeyRef<'_>]>,
+        arena: &'a Arena<OwnedArgs>,
+        latched: &mut Latched<'_>,
+        staged: &mut Batch<'a>,
+        client: &mut Client,
+        out: &mut Vec<u8>,
+    ) -> Option<Ended> {
+        let (db, denies_waiting) = (client.db, client.denies_waiting);
+        client.denies_waiting = true;
+        let start = out.len();
+        let mut reply = Writer::new(out, client.protocol).limited(client.reply_end_max);
+        let mut caller = Caller {
+            requests: Requests { server: self.server, worker: self.worker, now: self.now },
+            table: self.table,
+            latched,
+            staged,
+            arena,
+            client,
+            declared,
+            is_read_only: wanted.is_read_only,
+            run: self.server.scripts.running.begin(self.worker),
+            limit: self.server.live.busy_reply_threshold(),
+            bytes: 0,
+            ended: None,
+        };
+        let keys = wanted.keys.iter().take(wanted.count);
+        let args = wanted.keys.iter().skip(wanted.count);
+        let result = wanted.interpreter.run(&wanted.known.program, keys, args, &mut caller, &mut reply);
+        let ended = caller.ended;
+        drop(caller);
+        let error = match result {
+            Ok(()) if reply.is_over() => Some(CommandError::ReplyTooLong),
+            Ok(()) => None,
+            Err(Failure::Error { message, place }) => {
+                Some(CommandError::owned(told(&String::from_utf8_lossy(&message), &wanted.known.script.name(), place)))
+            }
+            Err(Failure::Aborted { place }) => {
+                Some(CommandError::owned(told(KILLED, &wanted.known.script.name(), place)))
+            }
+        };
+        client.denies_waiting = denies_waiting;
+        if client.db != db {
+            client.select(db);
+        }
+        if let Some(error) = error {
+            out.truncate(start);
+            Writer::new(out, client.protocol).error(error.to_string());
+            if ended != Some(Ended::NeedsGate) {
+                self.server.stats.note_error(&error);
+            }
+        }
+        ended
+    }
+}
+
+/// Whether a command keeps a script, and does not run it.
+fn is_load(command: &Command) -> bool {
+    command.name == "load"
+}
+
+/// Compiles and keeps a script, and replies its SHA1.
+fn load(
+    workshop: &mut Workshop,
+    cache: &Cache,
+    client: &Client,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let script = workshop.load(cache, args.at(2))?;
+    Writer::new(out, client.protocol).bulk(script.name().as_bytes());
+    Ok(())
+}
+
+/// Finds the script that a request asks for, and compiles it if need be.
+fn want<'w>(
+    workshop: &'w mut Workshop,
+    cache: &Cache,
+    command: &Command,
+    args: Args<'w>,
+) -> Result<Wanted<'w>, CommandError> {
+    let count = parse::int(args.at(NUMBER_AT))?;
+    let keys = args.tail(KEYS_AT);
+    if i64::from(count) > keys.len() as i64 {
+        return Err(CommandError::text("ERR Number of keys can't be greater than number of args"));
+    }
+    let count = usize::try_from(count).map_err(|_| CommandError::text("ERR Number of keys can't be negative"))?;
+    let (interpreter, known) = if command.name.starts_with("evalsha") {
+        workshop.of_sha(cache, args.at(1))?
+    } else {
+        workshop.of_source(cache, args.at(1))?
+    };
+    let is_read_only = command.flags.has(Flags::READONLY) || known.script.is_read_only;
+    Ok(Wanted { interpreter, known, keys, count, is_read_only })
+}
+
+/// The error of a script, with its place.
+fn told(message: &str, script: &str, place: Option<(String, usize)>) -> String {
+    match place {
+        Some((source, line)) => format!("{message} script: {script}, on {source}:{line}."),
+        None => format!("{message} script: {script}"),
+    }
+}
+
+/// Runs the requests of a script.
+struct Caller<'x, 'a, 'k, 's> {
+    requests: Requests<'x>,
+    table: &'static Table,
+    latched: &'x mut Latched<'s>,
+    staged: &'x mut Batch<'a>,
+    /// Requests that write: their changes refer to them.
+    arena: &'a Arena<OwnedArgs>,
+    client: &'x mut Client,
+    declared: Option<&'x [KeyRef<'k>]>,
+    is_read_only: bool,
+    run: Run<'x>,
+    /// The time after which others are told.
+    limit: Duration,
+    /// Bytes of the requests in the arena.
+    bytes: u64,
+    ended: Option<Ended>,
+}
+
+impl Caller<'_, '_, '_, '_> {
+    /// The command that a request names, if a script may run it.
+    fn resolve(&self, args: Args<'_>) -> Result<Resolved, CommandError> {
+        let found = self.table.find(args.at(0)).ok_or(UNKNOWN)?;
+        let resolved = resolve(found, args, || false).map_err(|_| UNKNOWN)?;
+        let Resolved { command, .. } = resolved;
+        if !command.accepts(args.len()) {
+            return Err(WRONG_NUMBER);
+        }
+        if command.flags.has(Flags::NOSCRIPT) {
+            return Err(NOT_ALLOWED);
+        }
+        if command.may_write() && self.is_read_only {
+            return Err(READ_ONLY);
+        }
+        let server = self.requests.server;
+        if server.saver.is_failing() && command.may_write() && stops_writes(server) {
+            return Err(CommandError::CheckpointsFail);
+        }
+        if self.bytes > server.live.query_buffer_limit_bytes() {
+            return Err(TOO_MUCH);
+        }
+        Ok(resolved)
+    }
+
+    /// Whether a request needs more than what is latched.
+    fn needs_gate(&self, command: &Command, args: Args<'_>, keys: &[KeyRef<'_>]) -> bool {
+        let Some(declared) = self.declared else { return false };
+        let is_declared = |key: &KeyRef<'_>| declared.iter().any(|own| own.db == key.db && own.key == key.key);
+        command.flags.has_any(Flags::EXCLUSIVE.with(Flags::ALONE_IN_EXEC).with(Flags::OUTSIDE))
+            || command.alone_if.is_some_and(|needs| needs(args))
+            || !keys.iter().all(is_declared)
+    }
+}
+
+impl Host for Caller<'_, '_, '_, '_> {
+    fn call(&mut self, args: OwnedArgs, protocol: Protocol, out: &mut Vec<u8>) -> Result<(), Abort> {
+        if self.ended.is_some() {
+            return Err(Abort);
+        }
+        let Resolved { command, slot, .. } = match self.resolve(args.as_args()) {
+            Ok(resolved) => resolved,
+            Err(error) => {
+                self.requests.server.stats.note_error(&error);
+                Writer::new(out, protocol).error(error.to_string());
+                return Ok(());
+            }
+        };
+        let (requests, db) = (self.requests, self.client.db);
+        let keys = command.declared_keys(db, requests.server.databases, args.as_args());
+        if self.needs_gate(command, args.as_args(), &keys) {
+            self.ended = Some(Ended::NeedsGate);
+            return Err(Abort);
+        }
+        if self.declared.is_none() {
+            self.latched.prepare(&keys);
+        }
+        drop(keys);
+        let own_protocol = std::mem::replace(&mut self.client.protocol, protocol);
+        if command.may_write() {
+            self.bytes += args.memory_bytes() as u64;
+            let args = self.arena.alloc(args).as_args();
+            let batch = requests.run(command, slot, args, self.latched, self.client, out);
+            if !batch.is_empty() {
+                self.run.note_write();
+            }
+            requests.stage(command, args, db, batch, self.latched, self.staged, self.client);
+        } else {
+            requests.run(command, slot, args.as_args(), self.latched, self.client, out);
+        }
+        self.client.protocol = own_protocol;
+        Ok(())
+    }
+
+    fn log(&mut self, level: u8, message: &[u8]) {
+        let message = String::from_utf8_lossy(message);
+        match level {
+            0 => tracing::debug!("script: {message}"),
+            1 => tracing::trace!("script: {message}"),
+            2 => tracing::info!("script: {message}"),
+            _ => tracing::warn!("script: {message}"),
+        }
+    }
+
+    fn allows(&mut self, args: Args<'_>) -> Option<bool> {
+        let found = self.table.find(args.at(0))?;
+        let resolved = resolve(found, args, || false).ok()?;
+        resolved.command.accepts(args.len()).then_some(true)
+    }
+
+    fn look(&mut self) -> Result<(), Abort> {
+        self.run.look_at_time(self.limit);
+        if self.run.is_to_end() || self.requests.server.is_stopping() {
+            self.ended = Some(Ended::Killed);
+        }
+        if self.ended.is_some() { Err(Abort) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,125 @@
+//! The scripts that run, one for each worker at most: others may ask them to end.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// The outcome of an attempt to end scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Killing {
+    /// None has run for long.
+    NoneRuns,
+    /// It has written already.
+    HasWritten,
+    /// It ends at its next look.
+    Ends,
+}
+
+/// The script of a worker, as others see it.
+#[derive(Debug, Default)]
+struct Slot {
+    is_overdue: AtomicBool,
+    has_written: AtomicBool,
+    ends: AtomicBool,
+}
+
+/// The scripts that run.
+#[derive(Debug)]
+pub(crate) struct Running {
+    slots: Vec<Slot>,
+    /// Those that have run for longer than `busy-reply-threshold`.
+    overdue: AtomicUsize,
+}
+
+impl Running {
+    pub(super) fn new(workers: usize) -> Running {
+        Running { slots: (0..workers).map(|_| Slot::default()).collect(), overdue: AtomicUsize::new(0) }
+    }
+
+    /// Whether a script has run for so long that others are told to wait.
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        self.overdue.load(Ordering::Relaxed) > 0
+    }
+
+    /// Begins a script of a worker.
+    pub(crate) fn begin(&self, worker: usize) -> Run<'_> {
+        Run { running: self, slot: &self.slots[worker], began: Instant::now() }
+    }
+
+    /// Ends the scripts that have run for long, unless they have written.
+    pub(crate) fn kill(&self) -> Killing {
+        let mut outcome = Killing::NoneRuns;
+        for slot in self.slots.iter().filter(|slot| slot.is_overdue.load(Ordering::Acquire)) {
+            if slot.has_written.load(Ordering::Acquire) {
+                return Killing::HasWritten;
+            }
+            slot.ends.store(true, Ordering::Release);
+            outcome = Killing::Ends;
+        }
+        outcome
+    }
+}
+
+/// A script that runs; until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Run<'r> {
+    running: &'r Running,
+    slot: &'r Slot,
+    began: Instant,
+}
+
+impl Run<'_> {
+    /// Notes that it has changed something.
+    pub(crate) fn note_write(&self) {
+        self.slot.has_written.store(true, Ordering::Release);
+    }
+
+    /// Whether somebody asked it to end.
+    pub(crate) fn is_to_end(&self) -> bool {
+        self.slot.ends.load(Ordering::Acquire)
+    }
+
+    /// Tells others if it has run for `limit`.
+    pub(crate) fn look_at_time(&self, limit: Duration) {
+        if self.began.elapsed() >= limit && !self.slot.is_overdue.swap(true, Ordering::AcqRel) {
+            self.running.overdue.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!("a script has run for {} ms: clients are told to wait, see SCRIPT KILL", limit.as_millis());
+        }
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        if self.slot.is_overdue.swap(false, Ordering::AcqRel) {
+            self.running.overdue.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.slot.has_written.store(false, Ordering::Release);
+        self.slot.ends.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_scripts_that_run_for_long_and_have_not_written_are_ended() {
+        let running = Running::new(2);
+        assert_eq!(running.kill(), Killing::NoneRuns);
+        let run = running.begin(1);
+        run.look_at_time(Duration::from_secs(3600));
+        assert_eq!((running.kill(), running.is_busy()), (Killing::NoneRuns, false));
+        run.look_at_time(Duration::ZERO);
+        assert!(running.is_busy() && !run.is_to_end());
+        assert_eq!(running.kill(), Killing::Ends);
+        assert!(run.is_to_end());
+        drop(run);
+        assert_eq!((running.kill(), running.is_busy()), (Killing::NoneRuns, false));
+        let run = running.begin(1);
+        assert!(!run.is_to_end());
+        run.look_at_time(Duration::ZERO);
+        run.note_write();
+        assert_eq!(running.kill(), Killing::HasWritten);
+        assert!(!run.is_to_end());
+    }
+}

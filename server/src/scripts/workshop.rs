@@ -1,0 +1,134 @@
+//! The interpreter of a worker, and the scripts that it has compiled.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use tarn_lua::{Failure, Interpreter, Limits, Program};
+
+use crate::error::CommandError;
+use crate::scripts::{Cache, Script, Sha, sha_of};
+use crate::version::REDIS_VERSION;
+
+/// Bytes of memory that the interpreter of a worker may take.
+const MEMORY_BYTES: usize = 256 << 20;
+/// Compiled scripts that a worker keeps.
+const PROGRAMS_MAX: usize = 2_000;
+
+/// A script that a worker has compiled.
+pub(crate) struct Known {
+    /// The script.
+    pub(crate) script: Arc<Script>,
+    /// What the interpreter runs.
+    pub(crate) program: Program,
+    /// It used keys that it did not declare when it ran last.
+    pub(crate) needs_gate: Cell<bool>,
+}
+
+/// The interpreter of a worker, and the scripts that it has compiled.
+#[derive(Default)]
+pub struct Workshop {
+    interpreter: Option<Interpreter>,
+    programs: HashMap<Sha, Known>,
+    /// That of the cache when the scripts were compiled.
+    generation: u64,
+}
+
+impl fmt::Debug for Workshop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workshop").field("programs", &self.programs.len()).finish_non_exhaustive()
+    }
+}
+
+impl Workshop {
+    /// The script of this source, ready to run.
+    pub(crate) fn of_source(&mut self, cache: &Cache, source: &[u8]) -> Result<(&Interpreter, &Known), CommandError> {
+        let sha = sha_of(source);
+        self.catch_up(cache);
+        if !self.programs.contains_key(&sha) {
+            let script = match cache.find(&sha) {
+                Some(script) => script,
+                None => Arc::new(Script::new(source)?),
+            };
+            self.compile(&script)?;
+            cache.note_evaluated(&script);
+        }
+        self.known(&sha)
+    }
+
+    /// The script of this SHA1, ready to run.
+    pub(crate) fn of_sha(&mut self, cache: &Cache, sha: &[u8]) -> Result<(&Interpreter, &Known), CommandError> {
+        let missing = || CommandError::text("NOSCRIPT No matching script. Please use EVAL.");
+        let sha = sha_from(sha).ok_or_else(missing)?;
+        self.catch_up(cache);
+        if !self.programs.contains_key(&sha) {
+            let script = cache.find(&sha).ok_or_else(missing)?;
+            self.compile(&script)?;
+        }
+        self.known(&sha)
+    }
+
+    /// Compiles a script and keeps it, here and in the cache.
+    pub(crate) fn load(&mut self, cache: &Cache, source: &[u8]) -> Result<Arc<Script>, CommandError> {
+        self.catch_up(cache);
+        let script = Arc::new(Script::new(source)?);
+        self.compile(&script)?;
+        cache.load(&script);
+        Ok(script)
+    }
+
+    /// Forgets what the cache has forgotten.
+    fn catch_up(&mut self, cache: &Cache) {
+        let generation = cache.generation();
+        if self.generation != generation {
+            self.generation = generation;
+            self.programs.clear();
+            self.interpreter.iter().for_each(Interpreter::collect);
+        }
+    }
+
+    fn known(&self, sha: &Sha) -> Result<(&Interpreter, &Known), CommandError> {
+        let interpreter = self.interpreter.as_ref().expect("it has compiled the script");
+        Ok((interpreter, self.programs.get(sha).expect("the script was compiled")))
+    }
+
+    fn compile(&mut self, script: &Arc<Script>) -> Result<(), CommandError> {
+        if self.programs.len() >= PROGRAMS_MAX {
+            // Those that are used will be compiled again.
+            self.programs.clear();
+        }
+        let interpreter = match &mut self.interpreter {
+            Some(interpreter) => interpreter,
+            empty => {
+                let limits = Limits { memory_bytes: MEMORY_BYTES };
+                empty.insert(Interpreter::new(limits, REDIS_VERSION).map_err(|failure| not_compiled(&failure))?)
+            }
+        };
+        let program = interpreter.compile("user_script", script.code()).map_err(|failure| not_compiled(&failure))?;
+        let known = Known { script: script.clone(), program, needs_gate: Cell::new(false) };
+        self.programs.insert(script.sha, known);
+        Ok(())
+    }
+}
+
+fn not_compiled(failure: &Failure) -> CommandError {
+    let why = match failure {
+        Failure::Error { message, .. } => String::from_utf8_lossy(message),
+        Failure::Aborted { .. } => "it was ended".into(),
+    };
+    CommandError::owned(format!("ERR Error compiling script (new function): {why}"))
+}
+
+/// A SHA1 in hexadecimal, in any case.
+pub(crate) fn sha_from(text: &[u8]) -> Option<Sha> {
+    let mut sha = Sha::default();
+    if text.len() != 2 * sha.len() {
+        return None;
+    }
+    for (byte, digits) in sha.iter_mut().zip(text.chunks(2)) {
+        let digit = |at: usize| char::from(digits[at]).to_digit(16);
+        *byte = (digit(0)? * 16 + digit(1)?) as u8;
+    }
+    Some(sha)
+}
