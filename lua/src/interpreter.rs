@@ -115,7 +115,6 @@ impl Interpreter {
     ) -> Result<(), Failure> {
         self.state.protocol.set(Protocol::Resp2);
         self.state.is_aborted.set(false);
-        self.state.random.seed(0);
         let before = reply.len();
         let outcome = self.run_inner(program, keys, args, host, reply);
         if self.memory_bytes() > self.limits.memory_bytes / 2 {

@@ -1,9 +1,9 @@
-//! `math.random`: the same numbers in every run of a script, as Redis gives them.
+//! `math.random`: the numbers that scripts of Redis get.
 
 use std::cell::Cell;
 
 /// The generator of POSIX's `lrand48`.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Random {
     state: Cell<u64>,
 }
@@ -11,7 +11,15 @@ pub(crate) struct Random {
 const MULTIPLIER: u64 = 0x5_DEEC_E66D;
 const INCREMENT: u64 = 0xB;
 const LOW_BITS: u64 = 0x330E;
+/// Before any seed.
+const FIRST: u64 = 0x1234_ABCD_330E;
 const MASK: u64 = (1 << 48) - 1;
+
+impl Default for Random {
+    fn default() -> Random {
+        Random { state: Cell::new(FIRST) }
+    }
+}
 
 impl Random {
     /// Begins the numbers of this seed.

@@ -18,17 +18,8 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
     (
         "memory",
         &[
-            ("used_memory_lua", "0"),
-            ("used_memory_lua_human", "0B"),
-            ("used_memory_vm_eval", "0"),
             ("used_memory_vm_functions", "0"),
-            ("used_memory_vm_total", "0"),
-            ("used_memory_vm_total_human", "0B"),
             ("used_memory_functions", "0"),
-            ("used_memory_scripts", "0"),
-            ("used_memory_scripts_human", "0B"),
-            ("used_memory_scripts_eval", "0"),
-            ("number_of_cached_scripts", "0"),
             ("number_of_functions", "0"),
             ("number_of_libraries", "0"),
             ("mem_not_counted_for_evict", "0"),

@@ -168,6 +168,7 @@ fn memory(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("allocator_active", heap.active);
     report.line("allocator_resident", heap.resident);
     report.bytes("total_system_memory", process::machine_bytes());
+    scripts(report, cx);
     report.bytes("maxmemory", 0);
     report.line("maxmemory_policy", setting(cx.server, "maxmemory-policy"));
     report.line("allocator_frag_ratio", format_args!("{:.2}", ratio(heap.active, heap.allocated)));
@@ -184,6 +185,17 @@ fn memory(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("active_defrag_running", 0);
     report.line("lazyfree_pending_objects", cx.keys.store().pending_frees());
     report.line("lazyfreed_objects", cx.keys.store().freed());
+}
+
+fn scripts(report: &mut Report, cx: &Context<'_, '_>) {
+    let scripts = &cx.server.scripts;
+    let (interpreters, (number, bytes)) = (scripts.running.interpreter_bytes() as u64, scripts.cache.size());
+    report.bytes("used_memory_lua", interpreters);
+    report.line("used_memory_vm_eval", interpreters);
+    report.bytes("used_memory_vm_total", interpreters);
+    report.line("used_memory_scripts_eval", bytes);
+    report.bytes("used_memory_scripts", bytes as u64);
+    report.line("number_of_cached_scripts", number);
 }
 
 fn persistence(report: &mut Report, cx: &Context<'_, '_>) {

@@ -14,7 +14,7 @@ mod workshop;
 
 pub(crate) use cache::{Cache, Script, Sha, sha_of};
 pub(crate) use running::{Killing, Run, Running};
-pub use workshop::Workshop;
+pub(crate) use workshop::Workshop;
 pub(crate) use workshop::{Known, sha_from};
 
 /// The scripts of a server.

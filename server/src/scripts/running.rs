@@ -20,6 +20,8 @@ struct Slot {
     is_overdue: AtomicBool,
     has_written: AtomicBool,
     ends: AtomicBool,
+    /// Bytes of memory of the interpreter after its last script.
+    interpreter_bytes: AtomicUsize,
 }
 
 /// The scripts that run.
@@ -39,6 +41,11 @@ impl Running {
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.overdue.load(Ordering::Relaxed) > 0
+    }
+
+    /// Bytes of memory of all interpreters, as they were when their last scripts ended.
+    pub(crate) fn interpreter_bytes(&self) -> usize {
+        self.slots.iter().map(|slot| slot.interpreter_bytes.load(Ordering::Relaxed)).sum()
     }
 
     /// Begins a script of a worker.
@@ -72,6 +79,11 @@ impl Run<'_> {
     /// Notes that it has changed something.
     pub(crate) fn note_write(&self) {
         self.slot.has_written.store(true, Ordering::Release);
+    }
+
+    /// Notes how much memory the interpreter takes.
+    pub(crate) fn note_memory(&self, bytes: usize) {
+        self.slot.interpreter_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Whether somebody asked it to end.

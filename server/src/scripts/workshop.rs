@@ -28,7 +28,7 @@ pub(crate) struct Known {
 
 /// The interpreter of a worker, and the scripts that it has compiled.
 #[derive(Default)]
-pub struct Workshop {
+pub(crate) struct Workshop {
     interpreter: Option<Interpreter>,
     programs: HashMap<Sha, Known>,
     /// That of the cache when the scripts were compiled.

@@ -13,10 +13,11 @@ use std::collections::BTreeSet;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("resp", &[]),
     ("rdb", &[]),
+    ("lua", &["tarn-resp"]),
     ("study", &[]),
     ("engine", &[]),
     ("analytics", &["tarn-engine"]),
-    ("server", &["tarn-resp", "tarn-rdb", "tarn-engine"]),
+    ("server", &["tarn-resp", "tarn-rdb", "tarn-lua", "tarn-engine"]),
     ("lab", &["tarn-resp", "tarn-engine", "tarn-study"]),
     ("tarn", &["tarn-lab", "tarn-server", "tarn-engine", "tarn-rdb", "tarn-resp", "tarn-analytics"]),
     ("xtask", &[]),

@@ -74,7 +74,7 @@ pub struct Executor<'e> {
 impl<'e> Executor<'e> {
     /// An executor for a batch of requests of `worker`, whose commands take `now` for the time. Their records
     /// are encoded in `group`; `workshop` runs scripts.
-    pub fn new(
+    pub(crate) fn new(
         server: &'e Services,
         table: &'static Table,
         worker: usize,

@@ -212,6 +212,7 @@ impl Executor<'_> {
         let args = wanted.keys.iter().skip(wanted.count);
         let result = wanted.interpreter.run(&wanted.known.program, keys, args, &mut caller, &mut reply);
         let ended = caller.ended;
+        caller.run.note_memory(wanted.interpreter.memory_bytes());
         drop(caller);
         let error = match result {
             Ok(()) if reply.is_over() => Some(CommandError::ReplyTooLong),

@@ -39,7 +39,7 @@ const SERVER: &[&[&str]] = &[
     &["error", "glob", "version"],
     &["json", "config"],
     &["net"],
-    &["analytics", "observe", "pubsub"],
+    &["analytics", "observe", "pubsub", "scripts"],
     &["store"],
     &["shared"],
     &["persist"],
