@@ -1,7 +1,8 @@
 //! Builds Lua 5.1 from the sources of the crate `lua-src`, with the patches in `patches/`.
 //!
-//! Those sources lack fixes of known holes; each patch says which one it closes. The hash of all patched files is
-//! known: another version of the crate, or a patch that applies at another place, does not get in unseen.
+//! Those sources lack fixes of known holes; each patch says which one it closes. The hash of all patched
+//! files is known: another version of the crate, or a patch that applies at another place, does not get in
+//! unseen.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -27,14 +28,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed={}", patches.display());
     let mut sources = read(&sources_dir(&own)?)?;
-    let mut names: Vec<PathBuf> = fs::read_dir(&patches)?.map(|entry| Ok(entry?.path())).collect::<Result<_, std::io::Error>>()?;
+    let mut names: Vec<PathBuf> =
+        fs::read_dir(&patches)?.map(|entry| Ok(entry?.path())).collect::<Result<_, std::io::Error>>()?;
     names.sort();
     for name in names {
-        apply(&fs::read_to_string(&name)?, &mut sources).map_err(|error| format!("{}: {error}", name.display()))?;
+        apply(&fs::read_to_string(&name)?, &mut sources)
+            .map_err(|error| format!("{}: {error}", name.display()))?;
     }
     let hash = hash(&sources);
     if hash != PATCHED {
-        return Err(format!("the patched sources of Lua have the hash {hash}, not {PATCHED}: see lua/README.md").into());
+        return Err(format!(
+            "the patched sources of Lua have the hash {hash}, not {PATCHED}: see lua/README.md"
+        )
+        .into());
     }
     compile(&sources)
 }
@@ -42,7 +48,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The folder with the sources of Lua 5.1 in the crate `lua-src`, as cargo has unpacked it.
 fn sources_dir(own: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let mut cargo = Command::new(env::var("CARGO")?);
-    cargo.args(["metadata", "--format-version", "1", "--offline", "--manifest-path"]).arg(own.join("Cargo.toml"));
+    cargo
+        .args(["metadata", "--format-version", "1", "--offline", "--manifest-path"])
+        .arg(own.join("Cargo.toml"));
     let output = cargo.output()?;
     if !output.status.success() {
         return Err(format!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr)).into());
@@ -50,7 +58,9 @@ fn sources_dir(own: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let metadata: Value = serde_json::from_slice(&output.stdout)?;
     let packages = metadata["packages"].as_array().ok_or("cargo metadata names no packages")?;
     let found = packages.iter().find(|package| package["name"] == "lua-src");
-    let manifest = found.and_then(|package| package["manifest_path"].as_str()).ok_or("lua-src is not among the packages")?;
+    let manifest = found
+        .and_then(|package| package["manifest_path"].as_str())
+        .ok_or("lua-src is not among the packages")?;
     let dir = Path::new(manifest).parent().ok_or("lua-src has no folder")?;
     Ok(dir.join("lua-5.1.5"))
 }

@@ -1,4 +1,4 @@
-//! What scripts find as `redis`, and as `server`.
+//! The functions that scripts find as `redis`, and as `server`.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,10 +8,10 @@ use sha1_smol::Sha1;
 use tarn_resp::{OwnedArgs, Protocol};
 
 use crate::host::HOST;
-use crate::interpreter::State;
 use crate::library::number::format_g;
 use crate::raise::{self, abort};
 use crate::reply;
+use crate::state::State;
 
 /// Names and numbers of the levels of `redis.log`.
 const LOG_LEVELS: [(&str, u8); 4] =
@@ -47,7 +47,10 @@ pub(crate) fn table(lua: &Lua, state: &Rc<State>, version: &str) -> Result<Table
     let pcall = lua.create_function(move |lua, args: Variadic<Value>| self::call(lua, &own, &args, false))?;
     table.raw_set("pcall", pcall)?;
     let own = state.clone();
-    table.raw_set("setresp", lua.create_function(move |lua, args: MultiValue| set_protocol(lua, &own, &args))?)?;
+    table.raw_set(
+        "setresp",
+        lua.create_function(move |lua, args: MultiValue| set_protocol(lua, &own, &args))?,
+    )?;
     table.raw_set("error_reply", lua.create_function(|lua, args: MultiValue| error_reply(lua, &args))?)?;
     table.raw_set("status_reply", lua.create_function(|lua, args: MultiValue| status_reply(lua, &args))?)?;
     table.raw_set("sha1hex", lua.create_function(|lua, args: MultiValue| sha1hex(lua, &args))?)?;
@@ -209,16 +212,28 @@ fn set_replication(lua: &Lua, args: &MultiValue) -> Result<()> {
     }
     match args.front().and_then(number_of) {
         Some(0.0..=REPL_ALL) => Ok(()),
-        _ => Err(raise::reply(lua, "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.", false)),
+        _ => Err(raise::reply(
+            lua,
+            "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.",
+            false,
+        )),
     }
 }
 
 fn allows(lua: &Lua, args: &[Value]) -> Result<bool> {
     if args.is_empty() {
-        return Err(raise::reply(lua, "ERR Please specify at least one argument for this redis.acl_check_cmd() call", false));
+        return Err(raise::reply(
+            lua,
+            "ERR Please specify at least one argument for this redis.acl_check_cmd() call",
+            false,
+        ));
     }
     let Some(request) = request(lua, args)? else {
-        return Err(raise::reply(lua, "ERR redis.acl_check_cmd() command arguments must be strings or integers", false));
+        return Err(raise::reply(
+            lua,
+            "ERR redis.acl_check_cmd() command arguments must be strings or integers",
+            false,
+        ));
     };
     let allowed = if HOST.is_set() { HOST.with(|host| host.allows(request.as_args())) } else { None };
     allowed.ok_or_else(|| raise::reply(lua, "ERR Invalid command passed to redis.acl_check_cmd()", false))

@@ -8,6 +8,7 @@ use tarn_resp::{Protocol, Writer};
 
 use crate::host::{HOST, Host};
 use crate::random::Random;
+use crate::state::State;
 use crate::{answer, api, raise, sandbox};
 
 /// The instructions between two looks of the host.
@@ -34,23 +35,11 @@ pub enum Failure {
     },
     /// It has failed, or could not be compiled.
     Error {
-        /// What happened, with the code of the error first.
+        /// The text, with the code of the error first.
         message: Vec<u8>,
         /// Where: the name of the chunk and the line.
         place: Option<(String, usize)>,
     },
-}
-
-/// What the functions of the server keep between calls.
-pub(crate) struct State {
-    /// The protocol in which `redis.call` gets replies.
-    pub(crate) protocol: Cell<Protocol>,
-    /// The host has ended the script.
-    pub(crate) is_aborted: Cell<bool>,
-    /// The numbers of `math.random`.
-    pub(crate) random: Random,
-    /// The reply to a command.
-    pub(crate) reply: RefCell<Vec<u8>>,
 }
 
 /// An interpreter of Lua.
@@ -100,7 +89,12 @@ impl Interpreter {
 
     /// Compiles a script. `name` is what errors call it.
     pub fn compile(&self, name: &str, body: &[u8]) -> Result<Program, Failure> {
-        let compiled = self.lua.load(body).set_name(format!("@{name}")).set_mode(mlua::chunk::ChunkMode::Text).into_function();
+        let compiled = self
+            .lua
+            .load(body)
+            .set_name(format!("@{name}"))
+            .set_mode(mlua::chunk::ChunkMode::Text)
+            .into_function();
         compiled.map(Program).map_err(|error| self.failure(&error))
     }
 
@@ -118,7 +112,7 @@ impl Interpreter {
         let before = reply.len();
         let outcome = self.run_inner(program, keys, args, host, reply);
         if self.memory_bytes() > self.limits.memory_bytes / 2 {
-            // What failed for want of memory shall not leave the next script without.
+            // A script that failed for want of memory shall not leave the next one without.
             self.collect();
         }
         let failure = match outcome {
@@ -169,7 +163,8 @@ impl Interpreter {
             return Ok(Failure::Error { message: b"ERR unknown error".to_vec(), place: None });
         };
         let message = api::error_text(table)?.unwrap_or_else(|| b"ERR unknown error".to_vec());
-        let (source, line): (Option<String>, Option<usize>) = (table.raw_get("source")?, table.raw_get("line")?);
+        let (source, line): (Option<String>, Option<usize>) =
+            (table.raw_get("source")?, table.raw_get("line")?);
         Ok(Failure::Error { message, place: source.zip(line) })
     }
 

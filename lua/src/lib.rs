@@ -25,6 +25,7 @@ mod raise;
 mod random;
 mod reply;
 mod sandbox;
+mod state;
 
 pub use host::{Abort, Host};
 pub use interpreter::{Failure, Interpreter, Limits, Program};

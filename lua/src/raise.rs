@@ -81,11 +81,7 @@ pub(crate) fn error(lua: &Lua, message: impl AsRef<[u8]>) -> Error {
         None => Vec::new(),
     };
     text.extend_from_slice(message.as_ref());
-    Error::external(Raised {
-        message: text,
-        place,
-        form: Form::Text,
-    })
+    Error::external(Raised { message: text, place, form: Form::Text })
 }
 
 /// Makes an error whose message has no position prefix.
@@ -102,11 +98,7 @@ pub(crate) fn reply(lua: &Lua, message: impl AsRef<[u8]>, ignore_stats: bool) ->
 
 fn shaped(lua: &Lua, message: impl AsRef<[u8]>, form: Form) -> Error {
     let message = message.as_ref().to_vec();
-    Error::external(Raised {
-        message,
-        place: caller(lua),
-        form,
-    })
+    Error::external(Raised { message, place: caller(lua), form })
 }
 
 /// Makes an error about the argument with number `index`, like `luaL_argerror`.
@@ -116,10 +108,7 @@ fn shaped(lua: &Lua, message: impl AsRef<[u8]>, form: Form) -> Error {
 pub(crate) fn argument(lua: &Lua, index: i32, detail: impl AsRef<[u8]>) -> Error {
     let names = lua.inspect_stack(0, |debug| {
         let names = debug.names();
-        (
-            names.name.map(|name| name.into_owned()),
-            names.name_what == Some("method"),
-        )
+        (names.name.map(|name| name.into_owned()), names.name_what == Some("method"))
     });
     let (name, method) = names.unwrap_or((None, false));
     let name = name.unwrap_or_else(|| "?".to_owned());
@@ -154,11 +143,7 @@ pub(crate) fn message(error: &Error) -> Vec<u8> {
 
 /// Replaces the error of a full mlua stack with one that the C library would raise in that place.
 pub(crate) fn instead_of_full_stack(error: Error, replacement: impl FnOnce() -> Error) -> Error {
-    if matches!(error, Error::StackError) {
-        replacement()
-    } else {
-        error
-    }
+    if matches!(error, Error::StackError) { replacement() } else { error }
 }
 
 fn without_traceback(text: &str) -> Vec<u8> {
@@ -283,7 +268,8 @@ pub(crate) fn install(lua: &Lua, is_aborted: impl Fn() -> bool + 'static) -> Res
         Some(table) => (table.raw_get("resume")?, table.raw_get("create")?),
         None => (None, None),
     };
-    let seen = lua.create_function(move |lua, value| if is_aborted() { Err(abort()) } else { seen(lua, value) })?;
+    let seen =
+        lua.create_function(move |lua, value| if is_aborted() { Err(abort()) } else { seen(lua, value) })?;
     let chunk = lua.load(CATCHERS).set_name("=catchers");
     let (protected, handled, loaded, resumed, wrapped): (Function, Function, Function, Value, Value) =
         chunk.call((pcall, xpcall, load, resume, create, seen))?;
@@ -299,14 +285,14 @@ pub(crate) fn install(lua: &Lua, is_aborted: impl Fn() -> bool + 'static) -> Res
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn state() -> Lua {
         let lua = Lua::new();
         install(&lua, || false).unwrap();
-        let fail = lua
-            .create_function(|lua, ()| -> Result<()> { Err(error(lua, "oops")) })
-            .unwrap();
+        let fail = lua.create_function(|lua, ()| -> Result<()> { Err(error(lua, "oops")) }).unwrap();
         lua.globals().set("fail", fail).unwrap();
         lua
     }
@@ -318,22 +304,13 @@ mod tests {
     #[test]
     fn pcall_returns_a_string_with_the_position_of_the_caller() {
         assert_eq!(run("local ok, e = pcall(fail) return type(e) .. e"), "stringoops");
-        assert_eq!(
-            run("return select(2, pcall(function() return fail() end))"),
-            "s:1: oops"
-        );
-        assert_eq!(
-            run("return select(2, pcall(function()\n local x = fail() end))"),
-            "s:2: oops"
-        );
+        assert_eq!(run("return select(2, pcall(function() return fail() end))"), "s:1: oops");
+        assert_eq!(run("return select(2, pcall(function()\n local x = fail() end))"), "s:2: oops");
     }
 
     #[test]
     fn other_catchers_return_strings_too() {
-        assert_eq!(
-            run("return select(2, xpcall(fail, function(e) return 'h' .. e end))"),
-            "hoops"
-        );
+        assert_eq!(run("return select(2, xpcall(fail, function(e) return 'h' .. e end))"), "hoops");
         assert_eq!(
             run("return select(2, coroutine.resume(coroutine.create(function() fail() end)))"),
             "s:1: oops"
@@ -347,10 +324,7 @@ mod tests {
         let call = lua.create_function(|lua, ()| -> Result<()> { Err(reply(lua, "ERR no", true)) });
         lua.globals().set("call", call.unwrap()).unwrap();
         let run = |code: &str| lua.load(code).set_name("=s").eval::<String>().unwrap();
-        assert_eq!(
-            run("return select(2, pcall(function() return call() end))"),
-            "ERR no"
-        );
+        assert_eq!(run("return select(2, pcall(function() return call() end))"), "ERR no");
         assert_eq!(
             run("return select(2, xpcall(call, function(e) return type(e) .. e.err end))"),
             "tableERR no"
@@ -364,12 +338,6 @@ mod tests {
         let failure = state().load("return fail()").set_name("=s").exec().unwrap_err();
         let raised = raised(&failure).unwrap();
         assert_eq!(raised.message, b"s:1: oops");
-        assert_eq!(
-            raised.place,
-            Some(Place {
-                source: "s".into(),
-                line: 1
-            })
-        );
+        assert_eq!(raised.place, Some(Place { source: "s".into(), line: 1 }));
     }
 }

@@ -6,13 +6,13 @@ use std::time::Instant;
 use mlua::{Function, Lua, MultiValue, Result, Table, Value};
 
 use crate::raise::{self, Form};
-use crate::interpreter::State;
+use crate::state::State;
 
 /// Frames that are looked at for the place of an error.
 const FRAMES_MAX: usize = 32;
 
-/// Closes the globals, and returns the function that calls a script: it returns `true` and the script's value,
-/// or `false` and a table with `err`, `source` and `line`.
+/// Closes the globals, and returns the function that calls a script: it returns `true` and the script's
+/// value, or `false` and a table with `err`, `source` and `line`.
 pub(crate) fn close(lua: &Lua, state: &Rc<State>, server: Table, xpcall: Function) -> Result<Function> {
     let globals = lua.globals();
     let set_readonly: Function = globals.raw_get("setreadonly")?;
@@ -30,7 +30,8 @@ fn tools(lua: &Lua, state: &Rc<State>) -> Result<Table> {
     let tools = lua.create_table()?;
     tools.raw_set("describe", lua.create_function(|lua, problem: Value| describe(lua, &problem))?)?;
     let began = Instant::now();
-    tools.raw_set("clock", lua.create_function(move |_, _: MultiValue| Ok(began.elapsed().as_secs_f64()))?)?;
+    tools
+        .raw_set("clock", lua.create_function(move |_, _: MultiValue| Ok(began.elapsed().as_secs_f64()))?)?;
     let own = state.clone();
     tools.raw_set("random", lua.create_function(move |lua, args: MultiValue| random(lua, &own, &args))?)?;
     let own = state.clone();

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -57,7 +58,8 @@ fn main() {
         for _ in 0..rounds {
             let began = Instant::now();
             for batch in requests.chunks(BATCH) {
-                let mut executor = Executor::new(&server, commands::table(), 0, &mut group, NOW);
+                let workshop = RefCell::default();
+                let mut executor = Executor::new(&server, commands::table(), 0, &mut group, &workshop, NOW);
                 out.clear();
                 for args in batch {
                     executor.run(&mut client, args.as_args(), &mut out);

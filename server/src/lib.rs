@@ -53,7 +53,7 @@
 //!    7  persist
 //!    6  shared
 //!    5  store
-//!    4  analytics | observe | pubsub
+//!    4  analytics | observe | pubsub | scripts
 //!    3  net
 //!    2  json | config
 //!    1  error | glob | version
@@ -68,7 +68,7 @@ pub mod serve;
 // Work on a data directory without a server: import and export.
 pub mod persist;
 mod pubsub;
-mod scripts;
+pub mod scripts;
 
 // Parts that the tests and fuzz targets of this repository reach. Other programs must not depend on them.
 #[doc(hidden)]

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(debug_assertions)]
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -48,7 +49,8 @@ impl Served {
     /// The reply to a request on one line, and how many hashes it took.
     fn ask(&mut self, request: &str) -> (String, u64) {
         let mut group = Group::default();
-        let mut executor = Executor::new(&self.server, commands::table(), 0, &mut group, NOW);
+        let workshop = RefCell::default();
+        let mut executor = Executor::new(&self.server, commands::table(), 0, &mut group, &workshop, NOW);
         let args: OwnedArgs = request.split(' ').collect();
         let (mut out, before) = (Vec::new(), KeyHash::hashed());
         executor.run(&mut self.client, args.as_args(), &mut out);

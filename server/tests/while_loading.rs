@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -75,7 +76,8 @@ impl Loading {
     /// The reply to requests that come in one batch, on one line.
     fn ask_all(&mut self, requests: &[&str]) -> String {
         let mut group = Group::default();
-        let mut executor = Executor::new(&self.server, commands::table(), 0, &mut group, NOW);
+        let workshop = RefCell::default();
+        let mut executor = Executor::new(&self.server, commands::table(), 0, &mut group, &workshop, NOW);
         let mut out = Vec::new();
         for request in requests {
             let args: OwnedArgs = request.split(' ').collect();

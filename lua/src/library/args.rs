@@ -55,11 +55,7 @@ impl<'a> Args<'a> {
 
     /// Returns an integer, or the default if the argument is nil or absent.
     pub(crate) fn integer_or(&self, index: usize, default: i64) -> Result<i64> {
-        if self.is_nil(index) {
-            Ok(default)
-        } else {
-            self.integer(index)
-        }
+        if self.is_nil(index) { Ok(default) } else { self.integer(index) }
     }
 
     /// Returns a string, as `luaL_checklstring` does. Numbers become strings.
@@ -97,6 +93,8 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]

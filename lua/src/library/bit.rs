@@ -18,9 +18,7 @@ pub(crate) fn library(lua: &Lua) -> Result<Table> {
     fold(lua, &table, "bxor", |a, b| a ^ b)?;
     shift(lua, &table, "lshift", |a, n| a << n)?;
     shift(lua, &table, "rshift", |a, n| a >> n)?;
-    shift(lua, &table, "arshift", |a, n| {
-        (a.cast_signed() >> n).cast_unsigned()
-    })?;
+    shift(lua, &table, "arshift", |a, n| (a.cast_signed() >> n).cast_unsigned())?;
     shift(lua, &table, "rol", u32::rotate_left)?;
     shift(lua, &table, "ror", u32::rotate_right)?;
     table.raw_set("tohex", lua.create_function(tohex)?)?;
@@ -68,22 +66,16 @@ fn shift(lua: &Lua, table: &Table, name: &str, op: fn(u32, u32) -> u32) -> Resul
 fn tohex(lua: &Lua, values: MultiValue) -> Result<String> {
     let args = Args::new(lua, values);
     let value = bits(&args, 1)?;
-    let width = if args.get(2).is_none() {
-        8
-    } else {
-        bits(&args, 2)?.cast_signed()
-    };
-    let digits = if width < 0 {
-        format!("{value:08X}")
-    } else {
-        format!("{value:08x}")
-    };
+    let width = if args.get(2).is_none() { 8 } else { bits(&args, 2)?.cast_signed() };
+    let digits = if width < 0 { format!("{value:08X}") } else { format!("{value:08x}") };
     let keep = usize::try_from(width.unsigned_abs()).unwrap_or(8).min(8);
     Ok(digits[8 - keep..].to_owned())
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn run(code: &str) -> String {
@@ -104,9 +96,6 @@ mod tests {
     #[test]
     fn bad_arguments_are_named() {
         let text = "s:1: bad argument #1 to 'band' (number expected, got nil)";
-        assert_eq!(
-            run("return select(2, pcall(function() return bit.band(nil) end))"),
-            text
-        );
+        assert_eq!(run("return select(2, pcall(function() return bit.band(nil) end))"), text);
     }
 }

@@ -10,21 +10,13 @@ pub(crate) fn to_i64(n: f64) -> i64 {
 
 /// Converts a double to an unsigned integer, as GCC does. Values of 2^64 and more give 0.
 pub(crate) fn to_u64(n: f64) -> u64 {
-    if n >= TWO_63 {
-        (to_i64(n - TWO_63) ^ i64::MIN).cast_unsigned()
-    } else {
-        to_i64(n).cast_unsigned()
-    }
+    if n >= TWO_63 { (to_i64(n - TWO_63) ^ i64::MIN).cast_unsigned() } else { to_i64(n).cast_unsigned() }
 }
 
 /// Formats a finite or infinite number like `%.{precision}g` of C.
 pub(crate) fn format_g(n: f64, precision: usize) -> String {
     if n.is_nan() {
-        return if n.is_sign_negative() {
-            "-nan".into()
-        } else {
-            "nan".into()
-        };
+        return if n.is_sign_negative() { "-nan".into() } else { "nan".into() };
     }
     if n.is_infinite() {
         return if n < 0.0 { "-inf".into() } else { "inf".into() };
@@ -37,20 +29,13 @@ pub(crate) fn format_g(n: f64, precision: usize) -> String {
         let sign = if exponent < 0 { '-' } else { '+' };
         return format!("{}e{sign}{:02}", without_zeros(mantissa), exponent.unsigned_abs());
     }
-    let decimals = i32::try_from(precision)
-        .unwrap_or(0)
-        .saturating_sub(1)
-        .saturating_sub(exponent);
+    let decimals = i32::try_from(precision).unwrap_or(0).saturating_sub(1).saturating_sub(exponent);
     let fixed = format!("{:.*}", usize::try_from(decimals).unwrap_or(0), n);
     without_zeros(&fixed).to_owned()
 }
 
 fn without_zeros(text: &str) -> &str {
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        text
-    }
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
 
 /// Parses the longest number at the start of the text like `strtod` of glibc.
@@ -61,18 +46,12 @@ pub(crate) fn parse_prefix(text: &[u8]) -> Option<(f64, usize)> {
     let sign_len = usize::from(matches!(text.first(), Some(b'+' | b'-')));
     let negative = text.first() == Some(&b'-');
     let body = text.get(sign_len..)?;
-    let (value, len) = parse_word(body)
-        .or_else(|| parse_hex(body))
-        .or_else(|| parse_decimal(body))?;
-    Some((
-        if negative { -value } else { value },
-        len.saturating_add(sign_len),
-    ))
+    let (value, len) = parse_word(body).or_else(|| parse_hex(body)).or_else(|| parse_decimal(body))?;
+    Some((if negative { -value } else { value }, len.saturating_add(sign_len)))
 }
 
 fn starts_with_word(text: &[u8], word: &[u8]) -> bool {
-    text.get(..word.len())
-        .is_some_and(|start| start.eq_ignore_ascii_case(word))
+    text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
 }
 
 fn parse_word(body: &[u8]) -> Option<(f64, usize)> {
@@ -90,11 +69,7 @@ fn parse_word(body: &[u8]) -> Option<(f64, usize)> {
     if rest.first() != Some(&b'(') {
         return Some((nan, 3));
     }
-    let inner = rest
-        .iter()
-        .skip(1)
-        .take_while(|c| c.is_ascii_alphanumeric() || **c == b'_')
-        .count();
+    let inner = rest.iter().skip(1).take_while(|c| c.is_ascii_alphanumeric() || **c == b'_').count();
     let closed = rest.get(inner.saturating_add(1)) == Some(&b')');
     Some((nan, if closed { inner.saturating_add(5) } else { 3 }))
 }
@@ -124,11 +99,7 @@ fn exponent_len(text: &[u8], letter: u8) -> usize {
         return 0;
     }
     let sign = usize::from(matches!(text.get(1), Some(b'+' | b'-')));
-    let digits = text
-        .iter()
-        .skip(1 + sign)
-        .take_while(|c| c.is_ascii_digit())
-        .count();
+    let digits = text.iter().skip(1 + sign).take_while(|c| c.is_ascii_digit()).count();
     if digits == 0 { 0 } else { 1 + sign + digits }
 }
 
@@ -157,9 +128,7 @@ fn parse_hex(body: &[u8]) -> Option<(f64, usize)> {
 fn parse_power(text: &[u8]) -> i64 {
     let negative = text.first() == Some(&b'-');
     let digits = text.iter().filter(|c| c.is_ascii_digit());
-    let size = digits.fold(0i64, |n, c| {
-        n.saturating_mul(10).saturating_add(i64::from(*c - b'0'))
-    });
+    let size = digits.fold(0i64, |n, c| n.saturating_mul(10).saturating_add(i64::from(*c - b'0')));
     let size = size.min(1 << 40);
     if negative { -size } else { size }
 }
@@ -214,9 +183,7 @@ impl HexMantissa {
         let rest = wide & ((1 << drop) - 1);
         let half = 1 << (drop - 1);
         let up = rest > half || (rest == half && kept & 1 == 1);
-        u64::try_from(kept)
-            .unwrap_or(u64::MAX)
-            .saturating_add(u64::from(up))
+        u64::try_from(kept).unwrap_or(u64::MAX).saturating_add(u64::from(up))
     }
 }
 
@@ -234,6 +201,8 @@ fn scale_by(value: f64, exponent: i64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
@@ -253,10 +222,7 @@ mod tests {
         assert_eq!(parse_prefix(b"-.5,"), Some((-0.5, 3)));
         assert_eq!(parse_prefix(b"0x"), Some((0.0, 1)));
         assert_eq!(parse_prefix(b"0x1.8p1z"), Some((3.0, 7)));
-        assert_eq!(
-            parse_prefix(b"0xfffffffffffffbff"),
-            Some((18446744073709549568.0, 18))
-        );
+        assert_eq!(parse_prefix(b"0xfffffffffffffbff"), Some((18446744073709549568.0, 18)));
         assert_eq!(parse_prefix(b"infinite"), Some((f64::INFINITY, 3)));
         assert_eq!(parse_prefix(b"."), None);
         assert_eq!(parse_prefix(b"0x1p-1074"), Some((5e-324, 9)));

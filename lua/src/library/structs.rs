@@ -37,12 +37,7 @@ impl<'a> Format<'a> {
     /// Starts to read. A zero byte ends the format, as in C.
     fn new(lua: &'a Lua, text: &'a [u8]) -> Self {
         let end = text.iter().position(|c| *c == 0).unwrap_or(text.len());
-        Format {
-            lua,
-            rest: &text[..end],
-            big: false,
-            alignment: 1,
-        }
+        Format { lua, rest: &text[..end], big: false, alignment: 1 }
     }
 
     /// Reads the next option. `len` is the number of bytes before the option.
@@ -52,11 +47,7 @@ impl<'a> Format<'a> {
         };
         self.rest = rest;
         let size = self.option_size(option)?;
-        Ok(Some(Field {
-            option,
-            size,
-            padding: self.padding(len, option, size),
-        }))
+        Ok(Some(Field { option, size, padding: self.padding(len, option, size) }))
     }
 
     fn option_size(&mut self, option: u8) -> Result<usize> {
@@ -84,9 +75,7 @@ impl<'a> Format<'a> {
         }
         let mut value = 0i32;
         while let Some((digit, rest)) = self.rest.split_first().filter(|(c, _)| c.is_ascii_digit()) {
-            let next = value
-                .checked_mul(10)
-                .and_then(|v| v.checked_add(i32::from(*digit - b'0')));
+            let next = value.checked_mul(10).and_then(|v| v.checked_add(i32::from(*digit - b'0')));
             value = next.ok_or_else(|| raise::error(self.lua, "integral size overflow"))?;
             self.rest = rest;
         }
@@ -175,11 +164,7 @@ fn push_ordered(format: &Format, out: &mut Vec<u8>, bytes: &mut [u8]) {
 }
 
 fn to_bits(n: f64) -> u64 {
-    if n < 0.0 {
-        number::to_i64(n).cast_unsigned()
-    } else {
-        number::to_u64(n)
-    }
+    if n < 0.0 { number::to_i64(n).cast_unsigned() } else { number::to_u64(n) }
 }
 
 /// Makes the error for an absent argument. The C library keeps a nil in that place.
@@ -228,14 +213,7 @@ fn unpack_all(lua: &Lua, args: &Args) -> Result<MultiValue> {
     let format = Format::new(lua, &text);
     // A negative offset becomes a huge one, so that no data is there.
     let at = usize::try_from(start.cast_unsigned() - 1).unwrap_or(usize::MAX);
-    let mut unpacker = Unpacker {
-        lua,
-        args,
-        format,
-        data: &data,
-        at,
-        results: MultiValue::new(),
-    };
+    let mut unpacker = Unpacker { lua, args, format, data: &data, at, results: MultiValue::new() };
     while let Some(field) = unpacker.format.next(unpacker.at)? {
         unpacker.read(&field)?;
     }
@@ -264,8 +242,7 @@ impl<'a> Unpacker<'a> {
     }
 
     fn push_string(&mut self, bytes: &[u8]) -> Result<()> {
-        self.results
-            .push_back(Value::String(self.lua.create_string(bytes)?));
+        self.results.push_back(Value::String(self.lua.create_string(bytes)?));
         Ok(())
     }
 
@@ -302,9 +279,7 @@ impl<'a> Unpacker<'a> {
 }
 
 fn previous_size(lua: &Lua, results: &mut MultiValue) -> Result<usize> {
-    let last = results
-        .pop_back()
-        .map_or(Ok(None), |value| lua.coerce_number(value))?;
+    let last = results.pop_back().map_or(Ok(None), |value| lua.coerce_number(value))?;
     let size = last.ok_or_else(|| raise::error(lua, "format 'c0' needs a previous size"))?;
     Ok(usize::try_from(number::to_u64(size)).unwrap_or(usize::MAX))
 }
@@ -333,10 +308,7 @@ fn read_number(format: &Format, option: u8, bytes: &[u8]) -> Option<f64> {
 
 /// Reads the low 64 bits of a little-endian number.
 fn read_unsigned(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |value, byte| (value << 8) | u64::from(*byte))
+    bytes.iter().rev().fold(0, |value, byte| (value << 8) | u64::from(*byte))
 }
 
 fn size(lua: &Lua, values: MultiValue) -> Result<f64> {
@@ -359,6 +331,8 @@ fn size(lua: &Lua, values: MultiValue) -> Result<f64> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn run(code: &str) -> String {
@@ -377,20 +351,11 @@ mod tests {
 
     #[test]
     fn errors_have_the_texts_of_the_c_library() {
-        let fails = |call: &str| {
-            run(&format!(
-                "return select(2, pcall(function() return struct.{call} end))"
-            ))
-        };
+        let fails =
+            |call: &str| run(&format!("return select(2, pcall(function() return struct.{call} end))"));
         assert_eq!(fails("pack('!3')"), "s:1: alignment 3 is not a power of 2");
-        assert_eq!(
-            fails("pack('i33', 1)"),
-            "s:1: integral size 33 is larger than limit of 32"
-        );
+        assert_eq!(fails("pack('i33', 1)"), "s:1: integral size 33 is larger than limit of 32");
         assert_eq!(fails("unpack('s', 'ab')"), "s:1: unfinished string in data");
-        assert_eq!(
-            fails("unpack('i', 'ab')"),
-            "s:1: bad argument #2 to 'unpack' (data string too short)"
-        );
+        assert_eq!(fails("unpack('i', 'ab')"), "s:1: bad argument #2 to 'unpack' (data string too short)");
     }
 }

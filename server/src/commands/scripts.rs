@@ -1,4 +1,5 @@
-//! `EVAL` and its like, and `SCRIPT`. The executor runs scripts; here are their rows, and what asks about them.
+//! `EVAL` and its like, and `SCRIPT`. The executor runs scripts; here are their rows, and what tells of
+//! scripts.
 
 use tarn_resp::Args;
 

@@ -3,8 +3,8 @@
 
 use super::directive::{BYTES_MAX, Directive as D, Home, INT_MAX, int, memory};
 use super::foreign::{
-    BIT, BYTES, COUNT, NO_CLUSTER, NO_DEFRAG, NO_REPLICATION, NO_STREAMS, NO_TLS, PORT, TEXT,
-    WIDE, fixed, inert, only,
+    BIT, BYTES, COUNT, NO_CLUSTER, NO_DEFRAG, NO_REPLICATION, NO_STREAMS, NO_TLS, PORT, TEXT, WIDE, fixed,
+    inert, only,
 };
 use super::shape::Shape;
 

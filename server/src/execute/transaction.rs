@@ -48,7 +48,8 @@ impl Transaction {
         self.writes |= spec.may_write();
         self.sweeps |= spec.flags.has(Flags::ALONE_IN_EXEC);
         // A script may use keys that it does not declare.
-        self.alone |= spec.flags.has_any(Flags::EXCLUSIVE.with(Flags::SCRIPT)) || spec.alone_if.is_some_and(|needs| needs(args));
+        self.alone |= spec.flags.has_any(Flags::EXCLUSIVE.with(Flags::SCRIPT))
+            || spec.alone_if.is_some_and(|needs| needs(args));
         self.queue.push(queued);
     }
 

@@ -36,11 +36,13 @@ pub(crate) struct Script {
 impl Script {
     /// A script of this source; it may name its engine and flags in its first line: `#!lua flags=…`.
     pub(crate) fn new(source: &[u8]) -> Result<Script, CommandError> {
-        let mut script = Script { sha: sha_of(source), source: source.into(), code_at: 0, is_read_only: false };
+        let mut script =
+            Script { sha: sha_of(source), source: source.into(), code_at: 0, is_read_only: false };
         if source.starts_with(b"#!") {
-            script.code_at = source.iter().position(|byte| *byte == b'\n').ok_or_else(|| {
-                CommandError::text("ERR Invalid script shebang")
-            })?;
+            script.code_at = source
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .ok_or_else(|| CommandError::text("ERR Invalid script shebang"))?;
             script.is_read_only = is_read_only(&source[..script.code_at])?;
         }
         Ok(script)
@@ -71,7 +73,10 @@ fn is_read_only(line: &[u8]) -> Result<bool, CommandError> {
     let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     let engine = words.next().unwrap_or_default();
     if engine != b"#!lua" {
-        return Err(CommandError::owned(format!("ERR Unexpected engine in script shebang: {}", printable(engine))));
+        return Err(CommandError::owned(format!(
+            "ERR Unexpected engine in script shebang: {}",
+            printable(engine)
+        )));
     }
     let mut is_read_only = false;
     for word in words {
@@ -85,7 +90,9 @@ fn is_read_only(line: &[u8]) -> Result<bool, CommandError> {
                 b"allow-oom" | b"allow-stale" | b"no-cluster" | b"allow-cross-slot-keys" => {}
                 _ => {
                     let flag = printable(flag);
-                    return Err(CommandError::owned(format!("ERR Unexpected flag in script shebang: {flag}")));
+                    return Err(CommandError::owned(format!(
+                        "ERR Unexpected flag in script shebang: {flag}"
+                    )));
                 }
             }
         }
@@ -177,7 +184,8 @@ mod tests {
     #[test]
     fn scripts_of_eval_are_forgotten_in_the_end_and_loaded_ones_are_not() {
         let cache = Cache::default();
-        let script = |number: usize| Arc::new(Script::new(format!("return {number}").as_bytes()).expect("no shebang"));
+        let script =
+            |number: usize| Arc::new(Script::new(format!("return {number}").as_bytes()).expect("no shebang"));
         cache.note_evaluated(&script(0));
         cache.note_evaluated(&script(1));
         cache.load(&script(1));
@@ -188,7 +196,10 @@ mod tests {
         assert!(cache.find(&script(1).sha).is_some() && cache.find(&script(2).sha).is_some());
         let (scripts, bytes) = cache.size();
         assert_eq!(scripts, EVALUATED_MAX + 1);
-        assert_eq!(bytes, (1..=EVALUATED_MAX + 1).map(|number| format!("return {number}").len()).sum::<usize>());
+        assert_eq!(
+            bytes,
+            (1..=EVALUATED_MAX + 1).map(|number| format!("return {number}").len()).sum::<usize>()
+        );
         cache.flush();
         assert_eq!(cache.size(), (0, 0));
     }

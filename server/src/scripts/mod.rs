@@ -1,7 +1,7 @@
 //! Scripts of clients: which are known, and which are running.
 //!
 //! ```text
-//!   EVAL, SCRIPT LOAD ──> Cache: sources by SHA1 ──> Workshop of each worker: an interpreter, compiled scripts
+//!   EVAL, SCRIPT LOAD ──> Cache: sources by SHA1 ──> Workshop of each worker: interpreter, programs
 //!                                                        │ runs
 //!   SCRIPT KILL, BUSY <── Running: since when, has it written, is it to end? <──┘
 //! ```
@@ -14,7 +14,7 @@ mod workshop;
 
 pub(crate) use cache::{Cache, Script, Sha, sha_of};
 pub(crate) use running::{Killing, Run, Running};
-pub(crate) use workshop::Workshop;
+pub use workshop::Workshop;
 pub(crate) use workshop::{Known, sha_from};
 
 /// The scripts of a server.

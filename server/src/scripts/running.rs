@@ -95,7 +95,10 @@ impl Run<'_> {
     pub(crate) fn look_at_time(&self, limit: Duration) {
         if self.began.elapsed() >= limit && !self.slot.is_overdue.swap(true, Ordering::AcqRel) {
             self.running.overdue.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!("a script has run for {} ms: clients are told to wait, see SCRIPT KILL", limit.as_millis());
+            tracing::warn!(
+                "a script has run for {} ms: clients are told to wait, see SCRIPT KILL",
+                limit.as_millis()
+            );
         }
     }
 }

@@ -20,7 +20,7 @@ const PROGRAMS_MAX: usize = 2_000;
 pub(crate) struct Known {
     /// The script.
     pub(crate) script: Arc<Script>,
-    /// What the interpreter runs.
+    /// The form that the interpreter runs.
     pub(crate) program: Program,
     /// It used keys that it did not declare when it ran last.
     pub(crate) needs_gate: Cell<bool>,
@@ -28,7 +28,7 @@ pub(crate) struct Known {
 
 /// The interpreter of a worker, and the scripts that it has compiled.
 #[derive(Default)]
-pub(crate) struct Workshop {
+pub struct Workshop {
     interpreter: Option<Interpreter>,
     programs: HashMap<Sha, Known>,
     /// That of the cache when the scripts were compiled.
@@ -43,7 +43,11 @@ impl fmt::Debug for Workshop {
 
 impl Workshop {
     /// The script of this source, ready to run.
-    pub(crate) fn of_source(&mut self, cache: &Cache, source: &[u8]) -> Result<(&Interpreter, &Known), CommandError> {
+    pub(crate) fn of_source(
+        &mut self,
+        cache: &Cache,
+        source: &[u8],
+    ) -> Result<(&Interpreter, &Known), CommandError> {
         let sha = sha_of(source);
         self.catch_up(cache);
         if !self.programs.contains_key(&sha) {
@@ -58,7 +62,11 @@ impl Workshop {
     }
 
     /// The script of this SHA1, ready to run.
-    pub(crate) fn of_sha(&mut self, cache: &Cache, sha: &[u8]) -> Result<(&Interpreter, &Known), CommandError> {
+    pub(crate) fn of_sha(
+        &mut self,
+        cache: &Cache,
+        sha: &[u8],
+    ) -> Result<(&Interpreter, &Known), CommandError> {
         let missing = || CommandError::text("NOSCRIPT No matching script. Please use EVAL.");
         let sha = sha_from(sha).ok_or_else(missing)?;
         self.catch_up(cache);
@@ -102,10 +110,13 @@ impl Workshop {
             Some(interpreter) => interpreter,
             empty => {
                 let limits = Limits { memory_bytes: MEMORY_BYTES };
-                empty.insert(Interpreter::new(limits, REDIS_VERSION).map_err(|failure| not_compiled(&failure))?)
+                empty.insert(
+                    Interpreter::new(limits, REDIS_VERSION).map_err(|failure| not_compiled(&failure))?,
+                )
             }
         };
-        let program = interpreter.compile("user_script", script.code()).map_err(|failure| not_compiled(&failure))?;
+        let program =
+            interpreter.compile("user_script", script.code()).map_err(|failure| not_compiled(&failure))?;
         let known = Known { script: script.clone(), program, needs_gate: Cell::new(false) };
         self.programs.insert(script.sha, known);
         Ok(())

@@ -90,7 +90,8 @@ impl Worker {
         self.turn.begin(begins);
         self.be_told_of_end_of_turn();
         let mut group = self.group.borrow_mut();
-        let mut executor = Executor::new(&self.server, self.table, self.index, &mut group, &self.workshop, now);
+        let mut executor =
+            Executor::new(&self.server, self.table, self.index, &mut group, &self.workshop, now);
         let outcome = requests(&mut executor);
         executor.finish();
         outcome

@@ -16,13 +16,7 @@ pub(crate) fn decode(lua: &Lua, config: Config, text: &[u8]) -> Result<Value> {
         return Err(raise::error(lua, "JSON parser does not support UTF-16 or UTF-32"));
     }
     let lexer = Lexer::new(text, config.decode_invalid);
-    let mut reader = Reader {
-        lua,
-        config,
-        lexer,
-        used: 1,
-        frames: Vec::new(),
-    };
+    let mut reader = Reader { lua, config, lexer, used: 1, frames: Vec::new() };
     let value = match reader.read() {
         Err(error) => return Err(raise::instead_of_full_stack(error, || reader.too_deep())),
         Ok(value) => value,
@@ -78,10 +72,7 @@ impl Reader<'_> {
     fn unexpected(&self, expected: &str, token: &Token) -> Error {
         let found = token.kind.name();
         let at = token.at + 1;
-        raise::error(
-            self.lua,
-            format!("Expected {expected} but found {found} at character {at}"),
-        )
+        raise::error(self.lua, format!("Expected {expected} but found {found} at character {at}"))
     }
 
     fn read(&mut self) -> Result<Value> {

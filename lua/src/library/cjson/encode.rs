@@ -15,14 +15,7 @@ const MAX_OUTPUT: usize = 512 * 1024 * 1024;
 
 /// Encodes a value. `next` is the function of that name of the Lua base library.
 pub(crate) fn encode(lua: &Lua, next: &Function, config: Config, value: &Value) -> Result<Vec<u8>> {
-    let mut writer = Writer {
-        lua,
-        next,
-        config,
-        out: Vec::new(),
-        used: 1,
-        frames: Vec::new(),
-    };
+    let mut writer = Writer { lua, next, config, out: Vec::new(), used: 1, frames: Vec::new() };
     match writer.run(value) {
         Ok(()) => Ok(writer.out),
         Err(error) => Err(raise::instead_of_full_stack(error, || writer.too_deep())),
@@ -122,18 +115,11 @@ impl Writer<'_> {
     }
 
     fn unsupported(&self, value: &Value, reason: &str) -> Error {
-        raise::error(
-            self.lua,
-            format!("Cannot serialise {}: {reason}", type_name(value)),
-        )
+        raise::error(self.lua, format!("Cannot serialise {}: {reason}", type_name(value)))
     }
 
     fn check_size(&self) -> Result<()> {
-        if self.out.len() > MAX_OUTPUT {
-            Err(raise::plain(self.lua, "not enough memory"))
-        } else {
-            Ok(())
-        }
+        if self.out.len() > MAX_OUTPUT { Err(raise::plain(self.lua, "not enough memory")) } else { Ok(()) }
     }
 
     fn open(&mut self, table: &Table) -> Result<()> {
@@ -150,10 +136,7 @@ impl Writer<'_> {
             }
             _ => {
                 self.out.push(b'{');
-                Frame::Object {
-                    table,
-                    key: Value::Nil,
-                }
+                Frame::Object { table, key: Value::Nil }
             }
         };
         self.used += frame.slots();
@@ -241,8 +224,7 @@ impl Writer<'_> {
             }
         }
         let precision = usize::try_from(self.config.precision).unwrap_or(14);
-        self.out
-            .extend_from_slice(number::format_g(n, precision).as_bytes());
+        self.out.extend_from_slice(number::format_g(n, precision).as_bytes());
         Ok(())
     }
 }

@@ -64,6 +64,8 @@ fn only_argument<'a>(args: &'a Args) -> Result<&'a Value> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn run(code: &str) -> String {
@@ -76,49 +78,24 @@ mod tests {
     #[test]
     fn values_survive_a_round_trip() {
         let text = r#"[1,-0.5,1e+20,"a\"\/\\\u0001\u007f",true,null,{"k":[{}]}]"#;
-        assert_eq!(
-            run(&format!("return cjson.encode(cjson.decode([=[{text}]=]))")),
-            text
-        );
+        assert_eq!(run(&format!("return cjson.encode(cjson.decode([=[{text}]=]))")), text);
         assert_eq!(run(r#"return cjson.decode('"\\ud83d\\ude00\\u00e4"')"#), "😀ä");
     }
 
     #[test]
     fn errors_have_the_texts_of_the_c_library() {
-        let fails = |call: &str| {
-            run(&format!(
-                "return select(2, pcall(function() return cjson.{call} end))"
-            ))
-        };
-        assert_eq!(
-            fails("decode('x')"),
-            "s:1: Expected value but found invalid token at character 1"
-        );
-        assert_eq!(
-            fails("decode('[1')"),
-            "s:1: Expected comma or array end but found T_END at character 3"
-        );
-        assert_eq!(
-            fails("encode(print)"),
-            "s:1: Cannot serialise function: type not supported"
-        );
-        assert_eq!(
-            fails("encode({[100]=1})"),
-            "s:1: Cannot serialise table: excessively sparse array"
-        );
-        assert_eq!(
-            fails("encode()"),
-            "s:1: bad argument #1 to 'encode' (expected 1 argument)"
-        );
+        let fails = |call: &str| run(&format!("return select(2, pcall(function() return cjson.{call} end))"));
+        assert_eq!(fails("decode('x')"), "s:1: Expected value but found invalid token at character 1");
+        assert_eq!(fails("decode('[1')"), "s:1: Expected comma or array end but found T_END at character 3");
+        assert_eq!(fails("encode(print)"), "s:1: Cannot serialise function: type not supported");
+        assert_eq!(fails("encode({[100]=1})"), "s:1: Cannot serialise table: excessively sparse array");
+        assert_eq!(fails("encode()"), "s:1: bad argument #1 to 'encode' (expected 1 argument)");
     }
 
     #[test]
     fn nesting_has_a_limit() {
         let code = "return select(2, pcall(cjson.decode, string.rep('[', 1001)))";
-        assert_eq!(
-            run(code),
-            "Found too many nested data structures (1001) at character 1001"
-        );
+        assert_eq!(run(code), "Found too many nested data structures (1001) at character 1001");
         let code = "local t = {} t.t = t return select(2, pcall(cjson.encode, t))";
         assert_eq!(run(code), "Cannot serialise, excessive nesting (1001)");
     }

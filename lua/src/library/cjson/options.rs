@@ -66,19 +66,11 @@ impl Default for Config {
 /// Adds the functions that change settings to a table.
 pub(crate) fn add(lua: &Lua, table: &Table, config: &Shared) -> Result<()> {
     add_sparse(lua, table, config)?;
-    add_integer(lua, table, config, "encode_max_depth", i32::MAX, |c| {
-        &mut c.encode_depth
-    })?;
-    add_integer(lua, table, config, "decode_max_depth", i32::MAX, |c| {
-        &mut c.decode_depth
-    })?;
-    add_integer(lua, table, config, "encode_number_precision", 14, |c| {
-        &mut c.precision
-    })?;
+    add_integer(lua, table, config, "encode_max_depth", i32::MAX, |c| &mut c.encode_depth)?;
+    add_integer(lua, table, config, "decode_max_depth", i32::MAX, |c| &mut c.decode_depth)?;
+    add_integer(lua, table, config, "encode_number_precision", 14, |c| &mut c.precision)?;
     add_flag(lua, table, config, "encode_keep_buffer", |c| &mut c.keep_buffer)?;
-    add_flag(lua, table, config, "decode_invalid_numbers", |c| {
-        &mut c.decode_invalid
-    })?;
+    add_flag(lua, table, config, "decode_invalid_numbers", |c| &mut c.decode_invalid)?;
     let config = Rc::clone(config);
     let function = lua.create_function(move |lua, values: MultiValue| {
         let args = Args::new(lua, values);
@@ -107,11 +99,7 @@ fn add_sparse(lua: &Lua, table: &Table, config: &Shared) -> Result<()> {
         config.set(settings);
         read_integer(&args, 3, &mut settings.sparse_safe, 0, i32::MAX)?;
         config.set(settings);
-        Ok((
-            settings.sparse_convert,
-            settings.sparse_ratio,
-            settings.sparse_safe,
-        ))
+        Ok((settings.sparse_convert, settings.sparse_ratio, settings.sparse_safe))
     })?;
     table.raw_set("encode_sparse_array", function)
 }
@@ -156,11 +144,7 @@ fn add_flag(
 }
 
 fn at_most(args: &Args, count: usize) -> Result<()> {
-    if args.count() <= count {
-        Ok(())
-    } else {
-        Err(args.bad(count + 1, "found too many arguments"))
-    }
+    if args.count() <= count { Ok(()) } else { Err(args.bad(count + 1, "found too many arguments")) }
 }
 
 /// Reads an integer if the argument is not nil. The text always names argument 1, as in C.

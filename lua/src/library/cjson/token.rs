@@ -68,11 +68,7 @@ pub(crate) struct Lexer<'a> {
 impl<'a> Lexer<'a> {
     /// Starts to read a text. The flag allows numbers that JSON does not have.
     pub(crate) fn new(text: &'a [u8], invalid_numbers: bool) -> Self {
-        Lexer {
-            text,
-            at: 0,
-            invalid_numbers,
-        }
+        Lexer { text, at: 0, invalid_numbers }
     }
 
     /// Returns the offset after the last token.
@@ -81,11 +77,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn byte(&self, offset: usize) -> u8 {
-        self.at
-            .checked_add(offset)
-            .and_then(|at| self.text.get(at))
-            .copied()
-            .unwrap_or(0)
+        self.at.checked_add(offset).and_then(|at| self.text.get(at)).copied().unwrap_or(0)
     }
 
     fn skip_blanks(&mut self) {
@@ -124,11 +116,7 @@ impl<'a> Lexer<'a> {
             }
             _ => self.word(),
         };
-        let at = if matches!(kind, Kind::Error(_)) {
-            self.at
-        } else {
-            at
-        };
+        let at = if matches!(kind, Kind::Error(_)) { self.at } else { at };
         Token { kind, at }
     }
 
@@ -142,11 +130,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn word(&mut self) -> Kind {
-        let words = [
-            ("true", Kind::Boolean(true)),
-            ("false", Kind::Boolean(false)),
-            ("null", Kind::Null),
-        ];
+        let words = [("true", Kind::Boolean(true)), ("false", Kind::Boolean(false)), ("null", Kind::Null)];
         for (word, kind) in words {
             if self.rest().starts_with(word.as_bytes()) {
                 self.at += word.len();
@@ -241,8 +225,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn hex4(&self, offset: usize) -> Option<u32> {
-        (offset..offset + 4).try_fold(0, |value, at| {
-            Some(value * 16 + char::from(self.byte(at)).to_digit(16)?)
-        })
+        (offset..offset + 4)
+            .try_fold(0, |value, at| Some(value * 16 + char::from(self.byte(at)).to_digit(16)?))
     }
 }

@@ -21,6 +21,8 @@ pub(crate) fn library(lua: &Lua) -> Result<Table> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn run(code: &str) -> String {
@@ -39,22 +41,13 @@ mod tests {
 
     #[test]
     fn broken_input_is_an_error() {
-        assert_eq!(
-            run("return select(2, pcall(cmsgpack.unpack, '\\146'))"),
-            "Missing bytes in input."
-        );
+        assert_eq!(run("return select(2, pcall(cmsgpack.unpack, '\\146'))"), "Missing bytes in input.");
         assert_eq!(
             run("return select(2, pcall(cmsgpack.unpack, '\\221\\255\\255\\255\\255'))"),
             "Missing bytes in input."
         );
-        assert_eq!(
-            run("return select(2, pcall(cmsgpack.unpack, '\\193'))"),
-            "Bad data format in input."
-        );
-        assert_eq!(
-            run("return select(2, pcall(cmsgpack.unpack, '\\129\\192\\1'))"),
-            "table index is nil"
-        );
+        assert_eq!(run("return select(2, pcall(cmsgpack.unpack, '\\193'))"), "Bad data format in input.");
+        assert_eq!(run("return select(2, pcall(cmsgpack.unpack, '\\129\\192\\1'))"), "table index is nil");
     }
 
     #[test]

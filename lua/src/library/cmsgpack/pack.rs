@@ -100,10 +100,7 @@ struct Shape {
 }
 
 fn shape(table: &Table) -> Result<Shape> {
-    let mut shape = Shape {
-        entries: 0,
-        array: true,
-    };
+    let mut shape = Shape { entries: 0, array: true };
     let mut largest = 0;
     table.for_each(|key: Value, _: Value| {
         shape.entries += 1;

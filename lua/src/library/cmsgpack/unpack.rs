@@ -39,30 +39,17 @@ fn unpack_range(lua: &Lua, args: &Args, limit: Option<i64>, offset: i64) -> Resu
     let count = limit.unwrap_or(0);
     if offset < 0 || count < 0 {
         let shown = c_int(offset);
-        let text = format!(
-            "Invalid request to unpack with offset of {shown} and limit of {}.",
-            data.len()
-        );
+        let text = format!("Invalid request to unpack with offset of {shown} and limit of {}.", data.len());
         return Err(raise::error(lua, text));
     }
     let Some(start) = usize::try_from(offset).ok().filter(|start| *start <= data.len()) else {
-        let text = format!(
-            "Start offset {} greater than input length {}.",
-            c_int(offset),
-            data.len()
-        );
+        let text = format!("Start offset {} greater than input length {}.", c_int(offset), data.len());
         return Err(raise::error(lua, text));
     };
     // A limit and an offset of 0 mean the same as no limit.
     let full = count == 0 && offset == 0;
     let base = if limit.is_none() { args.count() } else { 1 };
-    let mut reader = Reader {
-        lua,
-        data: &data,
-        at: start,
-        used: base,
-        frames: Vec::new(),
-    };
+    let mut reader = Reader { lua, data: &data, at: start, used: base, frames: Vec::new() };
     let mut results = MultiValue::new();
     while reader.at < data.len() && (full || (results.len() as i64) < count) {
         let value = reader.read();
@@ -71,11 +58,7 @@ fn unpack_range(lua: &Lua, args: &Args, limit: Option<i64>, offset: i64) -> Resu
         reader.used += 1;
     }
     if !full {
-        let next = if reader.at == data.len() {
-            -1
-        } else {
-            reader.at as i64
-        };
+        let next = if reader.at == data.len() { -1 } else { reader.at as i64 };
         results.push_front(Value::Integer(next));
     }
     Ok(results)
@@ -88,26 +71,14 @@ fn c_int(n: i64) -> i32 {
 
 /// An open table. `left` counts the entries that are not complete.
 enum Frame {
-    Array {
-        table: Table,
-        left: u32,
-        index: i64,
-    },
-    Map {
-        table: Table,
-        left: u32,
-        key: Option<Value>,
-    },
+    Array { table: Table, left: u32, index: i64 },
+    Map { table: Table, left: u32, key: Option<Value> },
 }
 
 impl Frame {
     /// Returns the number of stack slots that the C library uses for the frame.
     fn slots(&self) -> usize {
-        if matches!(self, Frame::Map { key: None, .. }) {
-            1
-        } else {
-            2
-        }
+        if matches!(self, Frame::Map { key: None, .. }) { 1 } else { 2 }
     }
 
     fn is_done(&self) -> bool {
@@ -178,20 +149,12 @@ impl Reader<'_> {
                 Item::Array(left) => {
                     self.check(2, TOO_DEEP)?;
                     let table = self.lua.create_table()?;
-                    self.open(Frame::Array {
-                        table,
-                        left,
-                        index: 1,
-                    });
+                    self.open(Frame::Array { table, left, index: 1 });
                     None
                 }
                 Item::Map(left) => {
                     let table = self.lua.create_table()?;
-                    self.open(Frame::Map {
-                        table,
-                        left,
-                        key: None,
-                    });
+                    self.open(Frame::Map { table, left, key: None });
                     None
                 }
             };
@@ -214,11 +177,7 @@ impl Reader<'_> {
     }
 
     fn check(&self, slots: usize, text: &str) -> Result<()> {
-        if self.used + slots > STACK_LIMIT {
-            Err(raise::error(self.lua, text))
-        } else {
-            Ok(())
-        }
+        if self.used + slots > STACK_LIMIT { Err(raise::error(self.lua, text)) } else { Ok(()) }
     }
 
     fn open(&mut self, frame: Frame) {
@@ -235,10 +194,7 @@ impl Reader<'_> {
     }
 
     fn unsigned(&mut self, size: usize) -> Result<u64> {
-        Ok(self
-            .take(size)?
-            .iter()
-            .fold(0, |n, byte| (n << 8) | u64::from(*byte)))
+        Ok(self.take(size)?.iter().fold(0, |n, byte| (n << 8) | u64::from(*byte)))
     }
 
     /// Reads a length of up to 4 bytes.

@@ -255,6 +255,7 @@ impl Requests<'_> {
     }
 
     /// Lets the requests that follow see the changes of one that ran in database `db`, and stages its events.
+    #[expect(clippy::too_many_arguments, reason = "they are the state of two loops")]
     pub(super) fn stage<'a>(
         &self,
         command: &'static Command,
@@ -277,8 +278,8 @@ impl Requests<'_> {
     }
 }
 
-/// Commits what was staged, sends the messages about it, and gives the latches back. Returns the newest change
-/// that the replies reveal.
+/// Commits what was staged, sends the messages about it, and gives the latches back. Returns the newest
+/// change that the replies reveal.
 pub(super) fn settle(
     server: &Services,
     session: &Session<'_>,

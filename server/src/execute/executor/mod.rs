@@ -74,7 +74,7 @@ pub struct Executor<'e> {
 impl<'e> Executor<'e> {
     /// An executor for a batch of requests of `worker`, whose commands take `now` for the time. Their records
     /// are encoded in `group`; `workshop` runs scripts.
-    pub(crate) fn new(
+    pub fn new(
         server: &'e Services,
         table: &'static Table,
         worker: usize,
@@ -272,8 +272,7 @@ impl<'e> Executor<'e> {
         client.handle.last_slot.store(slot, Ordering::Relaxed);
         let before = client.ready.as_ref().filter(|ready| !ready.has_run).map(|ready| ready.took);
         let call = Call::begin(self.server, self.worker, command, slot, args, before);
-        let alone = command.flags.has_any(APART)
-            || command.alone_if.is_some_and(|needs| needs(args));
+        let alone = command.flags.has_any(APART) || command.alone_if.is_some_and(|needs| needs(args));
         let result = match alone {
             false => self.run_latched(command, client, args, out),
             true if command.flags.has(Flags::EXEC) => self.exec(client, out),

@@ -1,7 +1,7 @@
 //! Scripts: a script is a transaction, the requests of which come one by one.
 //!
 //! ```text
-//!   latch the keys that it declares ── run it; its requests see the changes of those before ── commit as one group
+//!   latch the keys that it declares ── run it; requests see earlier changes ── commit as one group
 //!     │ it asks for a key that it has not declared, or for a command that needs the store for itself
 //!     └──> forget its changes ── close the gate ── run it again; all keys are allowed
 //! ```
@@ -35,9 +35,11 @@ const NUMBER_AT: usize = 2;
 const KEYS_AT: usize = 3;
 
 const UNKNOWN: CommandError = CommandError::text("ERR Unknown Redis command called from script");
-const WRONG_NUMBER: CommandError = CommandError::text("ERR Wrong number of args calling Redis command from script");
+const WRONG_NUMBER: CommandError =
+    CommandError::text("ERR Wrong number of args calling Redis command from script");
 const NOT_ALLOWED: CommandError = CommandError::text("ERR This Redis command is not allowed from script");
-const READ_ONLY: CommandError = CommandError::text("ERR Write commands are not allowed from read-only scripts.");
+const READ_ONLY: CommandError =
+    CommandError::text("ERR Write commands are not allowed from read-only scripts.");
 const TOO_MUCH: CommandError =
     CommandError::text("ERR the script changes more at once than client-query-buffer-limit bytes");
 const KILLED: &str = "ERR Script killed by user with SCRIPT KILL.";
@@ -217,9 +219,11 @@ impl Executor<'_> {
         let error = match result {
             Ok(()) if reply.is_over() => Some(CommandError::ReplyTooLong),
             Ok(()) => None,
-            Err(Failure::Error { message, place }) => {
-                Some(CommandError::owned(told(&String::from_utf8_lossy(&message), &wanted.known.script.name(), place)))
-            }
+            Err(Failure::Error { message, place }) => Some(CommandError::owned(told(
+                &String::from_utf8_lossy(&message),
+                &wanted.known.script.name(),
+                place,
+            ))),
             Err(Failure::Aborted { place }) => {
                 Some(CommandError::owned(told(KILLED, &wanted.known.script.name(), place)))
             }
@@ -269,7 +273,8 @@ fn want<'w>(
     if i64::from(count) > keys.len() as i64 {
         return Err(CommandError::text("ERR Number of keys can't be greater than number of args"));
     }
-    let count = usize::try_from(count).map_err(|_| CommandError::text("ERR Number of keys can't be negative"))?;
+    let count =
+        usize::try_from(count).map_err(|_| CommandError::text("ERR Number of keys can't be negative"))?;
     let (interpreter, known) = if command.name.starts_with("evalsha") {
         workshop.of_sha(cache, args.at(1))?
     } else {
@@ -334,7 +339,8 @@ impl Caller<'_, '_, '_, '_> {
     /// Whether a request needs more than what is latched.
     fn needs_gate(&self, command: &Command, args: Args<'_>, keys: &[KeyRef<'_>]) -> bool {
         let Some(declared) = self.declared else { return false };
-        let is_declared = |key: &KeyRef<'_>| declared.iter().any(|own| own.db == key.db && own.key == key.key);
+        let is_declared =
+            |key: &KeyRef<'_>| declared.iter().any(|own| own.db == key.db && own.key == key.key);
         command.flags.has_any(Flags::EXCLUSIVE.with(Flags::ALONE_IN_EXEC).with(Flags::OUTSIDE))
             || command.alone_if.is_some_and(|needs| needs(args))
             || !keys.iter().all(is_declared)
