@@ -21,6 +21,7 @@ pub(crate) const PRELUDE: &[&str] = &[
     "JSON.SET j $ {\"a\":1,\"b\":[1]}",
     "RPUSH nums 3 1 2",
     "MSET w_1 3 w_2 2 w_3 1",
+    "EVAL return(redis.call('GET',KEYS[1])) 1 nokey",
     "SELECT 9",
     "SET only 1",
     "SELECT 0",
@@ -173,6 +174,16 @@ pub(crate) const WRITES: &[Write] = &[
 /// Reads: the commands, all their kinds of replies, and refusals of commands that would write. None of
 /// it changes what the prelude has made.
 pub(crate) const READS: &[&str] = &[
+    "EVAL return(redis.call('GET',KEYS[1])) 1 s",
+    "EVAL return(redis.call('GET',KEYS[1])) 1 new",
+    "EVAL return(redis.call('GET','s')) 0",
+    "EVAL return(redis.call('EXISTS','s','new')) 0",
+    "EVAL return(redis.pcall('INCR',KEYS[1])) 1 l",
+    "EVAL error(redis.call('GET',KEYS[1])) 1 s",
+    "EVALSHA bfef805d9dcd9d3857da9372933ef22c17736f58 1 s",
+    "EVALSHA_RO bfef805d9dcd9d3857da9372933ef22c17736f58 1 s",
+    "EVAL_RO return(redis.call('GET',KEYS[1])) 1 s",
+    "EVAL_RO return(redis.call('SET',KEYS[1],1)) 1 s",
     "BITCOUNT s",
     "BITCOUNT new",
     "BITCOUNT l",
@@ -426,6 +437,7 @@ pub(crate) const OF_THE_PROCESS: &[&str] = &[
     "client",
     "config",
     "command",
+    "script",
     "memory|help",
     "object|help",
     "debug|help",
