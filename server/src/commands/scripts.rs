@@ -8,7 +8,7 @@ use crate::error::CommandError;
 use crate::execute::command::{Command, Run, row};
 use crate::execute::context::Context;
 use crate::execute::spec::{Flags, KeySpec};
-use crate::scripts::{Killing, sha_from};
+use crate::scripts::{Killing, NO_SCRIPT, sha_from};
 
 /// Of commands that run a script. Redis does not show them to `MONITOR`, but what they run.
 const RUNS: Flags = Flags::NOSCRIPT
@@ -75,7 +75,15 @@ fn never<'a>(_: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     Err(CommandError::Syntax)
 }
 
-fn debug<'a>(_: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+fn debug<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let is = |word: &str| args.at(2).eq_ignore_ascii_case(word.as_bytes());
+    if is("no") {
+        cx.reply.ok();
+        return Ok(());
+    }
+    if !is("yes") && !is("sync") {
+        return Err(CommandError::text("ERR Use SCRIPT DEBUG YES/SYNC/NO"));
+    }
     Err(CommandError::text("ERR SCRIPT DEBUG is not supported: there is no debugger of scripts"))
 }
 
@@ -90,7 +98,7 @@ fn exists<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
 
 fn show<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let script = sha_from(args.at(2)).and_then(|sha| cx.server.scripts.cache.find(&sha));
-    let script = script.ok_or(CommandError::text("NOSCRIPT No matching script. Please use EVAL."))?;
+    let script = script.ok_or(NO_SCRIPT)?;
     cx.reply.bulk(script.source());
     Ok(())
 }

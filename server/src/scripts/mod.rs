@@ -15,7 +15,7 @@ mod workshop;
 pub(crate) use cache::{Cache, Script, Sha, sha_of};
 pub(crate) use running::{Killing, Run, Running};
 pub use workshop::Workshop;
-pub(crate) use workshop::{Known, sha_from};
+pub(crate) use workshop::{Known, NO_SCRIPT, sha_from};
 
 /// The scripts of a server.
 #[derive(Debug)]

@@ -16,6 +16,10 @@ const MEMORY_BYTES: usize = 256 << 20;
 /// Compiled scripts that a worker keeps.
 const PROGRAMS_MAX: usize = 2_000;
 
+/// The error for a SHA1 that no known script has.
+pub(crate) const NO_SCRIPT: CommandError =
+    CommandError::text("NOSCRIPT No matching script. Please use EVAL.");
+
 /// A script that a worker has compiled.
 pub(crate) struct Known {
     /// The script.
@@ -67,11 +71,10 @@ impl Workshop {
         cache: &Cache,
         sha: &[u8],
     ) -> Result<(&Interpreter, &Known), CommandError> {
-        let missing = || CommandError::text("NOSCRIPT No matching script. Please use EVAL.");
-        let sha = sha_from(sha).ok_or_else(missing)?;
+        let sha = sha_from(sha).ok_or(NO_SCRIPT)?;
         self.catch_up(cache);
         if !self.programs.contains_key(&sha) {
-            let script = cache.find(&sha).ok_or_else(missing)?;
+            let script = cache.find(&sha).ok_or(NO_SCRIPT)?;
             self.compile(&script)?;
         }
         self.known(&sha)

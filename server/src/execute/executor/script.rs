@@ -28,7 +28,7 @@ use crate::execute::command::Command;
 use crate::execute::parse;
 use crate::execute::spec::Flags;
 use crate::execute::table::Table;
-use crate::scripts::{Cache, Known, Run, Workshop};
+use crate::scripts::{Cache, Known, NO_SCRIPT, Run, Sha, Workshop};
 
 /// Where the number of keys stands in a request, and where the keys begin.
 const NUMBER_AT: usize = 2;
@@ -268,18 +268,19 @@ fn want<'w>(
     command: &Command,
     args: Args<'w>,
 ) -> Result<Wanted<'w>, CommandError> {
-    let count = parse::int(args.at(NUMBER_AT))?;
+    let by_sha = command.name.starts_with("evalsha");
+    if by_sha && args.at(1).len() != 2 * size_of::<Sha>() {
+        return Err(NO_SCRIPT);
+    }
+    let count = parse::integer(args.at(NUMBER_AT))?;
     let keys = args.tail(KEYS_AT);
-    if i64::from(count) > keys.len() as i64 {
+    if count > keys.len() as i64 {
         return Err(CommandError::text("ERR Number of keys can't be greater than number of args"));
     }
     let count =
         usize::try_from(count).map_err(|_| CommandError::text("ERR Number of keys can't be negative"))?;
-    let (interpreter, known) = if command.name.starts_with("evalsha") {
-        workshop.of_sha(cache, args.at(1))?
-    } else {
-        workshop.of_source(cache, args.at(1))?
-    };
+    let (interpreter, known) =
+        if by_sha { workshop.of_sha(cache, args.at(1))? } else { workshop.of_source(cache, args.at(1))? };
     let is_read_only = command.flags.has(Flags::READONLY) || known.script.is_read_only;
     Ok(Wanted { interpreter, known, keys, count, is_read_only })
 }
