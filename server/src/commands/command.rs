@@ -109,7 +109,7 @@ fn categories(Row { group, command, .. }: Row) -> Vec<&'static str> {
     };
     let has = |flag| command.flags.has(flag);
     let implied = |name: &str| match name {
-        "@read" => has(Flags::READONLY),
+        "@read" => has(Flags::READONLY) && !has(Flags::SCRIPT),
         "@write" => has(Flags::WRITE),
         "@admin" | "@dangerous" => has(Flags::ADMIN),
         "@pubsub" => has(Flags::PUBSUB),
