@@ -48,8 +48,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The folder with the sources of Lua 5.1 in the crate `lua-src`, as cargo has unpacked it.
 fn sources_dir(own: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let mut cargo = Command::new(env::var("CARGO")?);
+    // Other packages of the workspace may need crates that this build has not fetched, but none of other
+    // systems.
+    let platform = env::var("TARGET")?;
     cargo
-        .args(["metadata", "--format-version", "1", "--offline", "--manifest-path"])
+        .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &platform])
+        .arg("--manifest-path")
         .arg(own.join("Cargo.toml"));
     let output = cargo.output()?;
     if !output.status.success() {
