@@ -93,7 +93,8 @@ fn call(lua: &Lua, state: &State, args: &[Value], raises: bool) -> Result<Value>
         return Err(abort());
     }
     let value = match out.strip_prefix(b"-") {
-        Some(error) if raises => Err(raise::reply(lua, error.strip_suffix(b"\r\n").unwrap_or(error), true)),
+        Some(error) if !raises => failed(lua, without_end(error)),
+        Some(error) => Err(raise::reply(lua, without_end(error), true)),
         _ => reply::value(lua, &out),
     };
     state.reply.replace(out);
@@ -145,18 +146,43 @@ fn number_of(value: &Value) -> Option<f64> {
 }
 
 fn error_reply(lua: &Lua, args: &MultiValue) -> Result<Table> {
-    tagged(lua, args, "err", |text| text.strip_prefix(b"-").unwrap_or(text))
+    tagged(lua, args, "err", with_code)
+}
+
+/// The text of an error with its code: `ERR`, if it is one word.
+fn with_code(text: &[u8]) -> Vec<u8> {
+    let text = text.strip_prefix(b"-").unwrap_or(text);
+    let (code, message) = match text.iter().position(|byte| *byte == b' ') {
+        Some(at) => (&text[..at], &text[at + 1..]),
+        None => (&b"ERR"[..], text),
+    };
+    let is_line_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
+    let start = message.iter().take_while(is_line_end).count();
+    let end = message.len() - message[start..].iter().rev().take_while(is_line_end).count();
+    [code, b" ", &message[start..end]].concat()
+}
+
+/// The table of an error that a command replied.
+fn failed(lua: &Lua, error: &[u8]) -> Result<Value> {
+    let table = lua.create_table_with_capacity(0, 2)?;
+    table.raw_set("err", lua.create_string(error)?)?;
+    table.raw_set("ignore_error_stats_update", true)?;
+    Ok(Value::Table(table))
+}
+
+fn without_end(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r\n").unwrap_or(line)
 }
 
 fn status_reply(lua: &Lua, args: &MultiValue) -> Result<Table> {
-    tagged(lua, args, "ok", |text| text)
+    tagged(lua, args, "ok", <[u8]>::to_vec)
 }
 
-fn tagged(lua: &Lua, args: &MultiValue, name: &str, trim: impl Fn(&[u8]) -> &[u8]) -> Result<Table> {
+fn tagged(lua: &Lua, args: &MultiValue, name: &str, text_of: impl Fn(&[u8]) -> Vec<u8>) -> Result<Table> {
     let table = lua.create_table()?;
     match args.front() {
         Some(Value::String(text)) if args.len() == 1 => {
-            table.raw_set(name, lua.create_string(trim(&text.as_bytes()))?)?;
+            table.raw_set(name, lua.create_string(text_of(&text.as_bytes()))?)?;
         }
         _ => table.raw_set("err", "ERR wrong number or type of arguments")?,
     }
@@ -208,7 +234,7 @@ fn log(lua: &Lua, args: &MultiValue) -> Result<()> {
 
 fn set_replication(lua: &Lua, args: &MultiValue) -> Result<()> {
     if args.len() != 1 {
-        return Err(raise::reply(lua, "ERR redis.set_repl() requires one argument.", false));
+        return Err(raise::reply(lua, "ERR redis.set_repl() requires two arguments.", false));
     }
     match args.front().and_then(number_of) {
         Some(0.0..=REPL_ALL) => Ok(()),
@@ -231,7 +257,7 @@ fn allows(lua: &Lua, args: &[Value]) -> Result<bool> {
     let Some(request) = request(lua, args)? else {
         return Err(raise::reply(
             lua,
-            "ERR redis.acl_check_cmd() command arguments must be strings or integers",
+            "ERR Lua redis lib command arguments must be strings or integers",
             false,
         ));
     };

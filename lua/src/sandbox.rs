@@ -11,6 +11,9 @@ use crate::state::State;
 /// Frames that are looked at for the place of an error.
 const FRAMES_MAX: usize = 32;
 
+/// Sources of functions that no script has brought.
+const NOT_OF_SCRIPTS: [&str; 4] = ["=[C]", "=(tail call)", "=sandbox", "=catchers"];
+
 /// Closes the globals, and returns the function that calls a script: it returns `true` and the script's
 /// value, or `false` and a table with `err`, `source` and `line`.
 pub(crate) fn close(lua: &Lua, state: &Rc<State>, server: Table, xpcall: Function) -> Result<Function> {
@@ -73,7 +76,7 @@ fn place(lua: &Lua) -> Option<(String, usize)> {
     let of_frame = |level| {
         let look = |frame: &mlua::debug::Debug<'_>| {
             let source = frame.source().source.map(|name| name.into_owned());
-            Some((source.filter(|name| name.starts_with('@'))?, frame.current_line()?))
+            Some((source.filter(|name| !NOT_OF_SCRIPTS.contains(&name.as_str()))?, frame.current_line()?))
         };
         lua.inspect_stack(level, look)
     };

@@ -31,19 +31,27 @@ pub(crate) struct Script {
     code_at: usize,
     /// It promises not to write.
     pub(crate) is_read_only: bool,
+    /// It names its flags, and does not promise that.
+    pub(crate) may_write: bool,
 }
 
 impl Script {
     /// A script of this source; it may name its engine and flags in its first line: `#!lua flags=…`.
     pub(crate) fn new(source: &[u8]) -> Result<Script, CommandError> {
-        let mut script =
-            Script { sha: sha_of(source), source: source.into(), code_at: 0, is_read_only: false };
+        let mut script = Script {
+            sha: sha_of(source),
+            source: source.into(),
+            code_at: 0,
+            is_read_only: false,
+            may_write: false,
+        };
         if source.starts_with(b"#!") {
             script.code_at = source
                 .iter()
                 .position(|byte| *byte == b'\n')
                 .ok_or_else(|| CommandError::text("ERR Invalid script shebang"))?;
             script.is_read_only = is_read_only(&source[..script.code_at])?;
+            script.may_write = !script.is_read_only;
         }
         Ok(script)
     }
@@ -70,7 +78,7 @@ pub(crate) fn hex(sha: &Sha) -> String {
 
 /// Whether the first line of a script has the flag `no-writes`.
 fn is_read_only(line: &[u8]) -> Result<bool, CommandError> {
-    let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let engine = words.next().unwrap_or_default();
     if engine != b"#!lua" {
         return Err(CommandError::owned(format!(
@@ -83,7 +91,7 @@ fn is_read_only(line: &[u8]) -> Result<bool, CommandError> {
         let Some(flags) = word.strip_prefix(b"flags=") else {
             return Err(CommandError::owned(format!("ERR Unknown lua shebang option: {}", printable(word))));
         };
-        for flag in flags.split(|byte| *byte == b',').filter(|flag| !flag.is_empty()) {
+        for flag in flags.split(|byte| *byte == b',').filter(|_| !flags.is_empty()) {
             match flag {
                 b"no-writes" => is_read_only = true,
                 // Nothing here depends on these.

@@ -216,17 +216,12 @@ impl Executor<'_> {
         let ended = caller.ended;
         caller.run.note_memory(wanted.interpreter.memory_bytes());
         drop(caller);
+        let name = || wanted.known.script.name();
         let error = match result {
-            Ok(()) if reply.is_over() => Some(CommandError::ReplyTooLong),
+            Ok(()) if reply.is_over() => Some(CommandError::ReplyTooLong.to_string().into_bytes()),
             Ok(()) => None,
-            Err(Failure::Error { message, place }) => Some(CommandError::owned(told(
-                &String::from_utf8_lossy(&message),
-                &wanted.known.script.name(),
-                place,
-            ))),
-            Err(Failure::Aborted { place }) => {
-                Some(CommandError::owned(told(KILLED, &wanted.known.script.name(), place)))
-            }
+            Err(Failure::Error { message, place }) => Some(told(&message, &name(), place)),
+            Err(Failure::Aborted { place }) => Some(told(KILLED.as_bytes(), &name(), place)),
         };
         client.denies_waiting = denies_waiting;
         if client.db != db {
@@ -234,8 +229,9 @@ impl Executor<'_> {
         }
         if let Some(error) = error {
             out.truncate(start);
-            Writer::new(out, client.protocol).error(error.to_string());
+            Writer::new(out, client.protocol).error(&error);
             if ended != Some(Ended::NeedsGate) {
+                let error = CommandError::owned(String::from_utf8_lossy(&error).into_owned());
                 self.server.stats.note_error(&error);
             }
         }
@@ -281,16 +277,17 @@ fn want<'w>(
         usize::try_from(count).map_err(|_| CommandError::text("ERR Number of keys can't be negative"))?;
     let (interpreter, known) =
         if by_sha { workshop.of_sha(cache, args.at(1))? } else { workshop.of_source(cache, args.at(1))? };
+    if command.flags.has(Flags::READONLY) && known.script.may_write {
+        return Err(CommandError::text("ERR Can not execute a script with write flag using *_ro command."));
+    }
     let is_read_only = command.flags.has(Flags::READONLY) || known.script.is_read_only;
     Ok(Wanted { interpreter, known, keys, count, is_read_only })
 }
 
-/// The error of a script, with its place.
-fn told(message: &str, script: &str, place: Option<(String, usize)>) -> String {
-    match place {
-        Some((source, line)) => format!("{message} script: {script}, on {source}:{line}."),
-        None => format!("{message} script: {script}"),
-    }
+/// The error of a script, with its place. It need not be UTF-8.
+fn told(message: &[u8], script: &str, place: Option<(String, usize)>) -> Vec<u8> {
+    let place = place.map_or(String::new(), |(source, line)| format!(", on {source}:{line}."));
+    [message, format!(" script: {script}{place}").as_bytes()].concat()
 }
 
 /// Runs the requests of a script.
@@ -324,7 +321,7 @@ impl Caller<'_, '_, '_, '_> {
         if command.flags.has(Flags::NOSCRIPT) {
             return Err(NOT_ALLOWED);
         }
-        if command.may_write() && self.is_read_only {
+        if self.is_read_only && (command.may_write() || command.flags.has(Flags::MAY_REPLICATE)) {
             return Err(READ_ONLY);
         }
         let server = self.requests.server;
@@ -399,8 +396,7 @@ impl Host for Caller<'_, '_, '_, '_> {
 
     fn allows(&mut self, args: Args<'_>) -> Option<bool> {
         let found = self.table.find(args.at(0))?;
-        let resolved = resolve(found, args, || false).ok()?;
-        resolved.command.accepts(args.len()).then_some(true)
+        resolve(found, args, || false).ok().map(|_| true)
     }
 
     fn look(&mut self) -> Result<(), Abort> {
