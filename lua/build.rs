@@ -15,7 +15,7 @@ use serde_json::Value;
 use sha1_smol::Sha1;
 
 /// The hash of the names and contents of all patched sources.
-const PATCHED: &str = "0e005529a27812cbba37a53df070823c54b41503";
+const PATCHED: &str = "21f340ef4758778d23100721e4b0867f7950cf38";
 
 /// Files of the sources that are not part of the interpreter: loading of libraries and files, the debugger.
 const LEFT_OUT: &[&str] = &["print.c", "luac.c", "lua.c"];
@@ -116,7 +116,13 @@ fn compile(sources: &Sources) -> Result<(), Box<dyn Error>> {
         }
     }
     // Fast also in builds for tests: the interpreter is not their subject.
-    build.include(&dir).warnings(false).opt_level(2).cargo_metadata(false).define("LUA_USE_LINUX", None);
+    build
+        .include(&dir)
+        .warnings(false)
+        .opt_level(2)
+        .cargo_metadata(false)
+        .define("LUA_USE_LINUX", None)
+        .define("_GNU_SOURCE", None);
     build.flag_if_supported("-fno-common").out_dir(&dir).try_compile("tarnlua")?;
     println!("cargo:rustc-link-search=native={}", dir.display());
     println!("cargo:rustc-link-lib=static:+whole-archive=tarnlua");

@@ -19,6 +19,12 @@ const LOG_LEVELS: [(&str, u8); 4] =
 /// Names and numbers of where effects are sent: Tarn sends all of them everywhere.
 const REPLICATION: [(&str, u8); 5] =
     [("REPL_NONE", 0), ("REPL_AOF", 1), ("REPL_SLAVE", 2), ("REPL_REPLICA", 2), ("REPL_ALL", 3)];
+/// Digits of a number as a text of Lua.
+const TEXT_DIGITS: usize = 14;
+/// Whole numbers from here on have an exponent.
+const WHOLE_MAX: u64 = 100_000_000_000_000_000;
+/// Bytes of the arguments of a command, at most.
+const REQUEST_BYTES_MAX: usize = 512 << 20;
 /// Digits of a number that make the same number again.
 const DIGITS: usize = 17;
 /// All of them.
@@ -110,13 +116,15 @@ fn request(lua: &Lua, args: &[Value]) -> Result<Option<OwnedArgs>> {
             Value::String(text) => {
                 let text = text.as_bytes();
                 bytes += text.len();
-                // Requests of clients are shorter, too.
-                if bytes >= u32::MAX as usize {
+                if bytes > REQUEST_BYTES_MAX {
                     return Err(raise::reply(lua, "ERR the arguments of a command are too long", false));
                 }
                 request.push(&text);
             }
-            Value::Integer(number) => request.push(number.to_string().as_bytes()),
+            Value::Integer(number) if number.unsigned_abs() < WHOLE_MAX => {
+                request.push(number.to_string().as_bytes());
+            }
+            Value::Integer(number) => request.push(format_g(*number as f64, DIGITS).as_bytes()),
             Value::Number(number) => request.push(format_g(*number, DIGITS).as_bytes()),
             _ => return Ok(None),
         }
@@ -204,7 +212,8 @@ fn sha1hex(lua: &Lua, args: &MultiValue) -> Result<String> {
 fn with_text<T>(value: &Value, see: impl FnOnce(&[u8]) -> T) -> Option<T> {
     match value {
         Value::String(text) => Some(see(&text.as_bytes())),
-        Value::Number(_) | Value::Integer(_) => value.to_string().ok().map(|text| see(text.as_bytes())),
+        Value::Number(number) => Some(see(format_g(*number, TEXT_DIGITS).as_bytes())),
+        Value::Integer(number) => Some(see(format_g(*number as f64, TEXT_DIGITS).as_bytes())),
         _ => None,
     }
 }
@@ -250,7 +259,7 @@ fn allows(lua: &Lua, args: &[Value]) -> Result<bool> {
     if args.is_empty() {
         return Err(raise::reply(
             lua,
-            "ERR Please specify at least one argument for this redis.acl_check_cmd() call",
+            "ERR Please specify at least one argument for this redis lib call",
             false,
         ));
     }

@@ -11,14 +11,14 @@ use crate::execute::spec::{Flags, KeySpec};
 use crate::scripts::{Killing, NO_SCRIPT, sha_from};
 
 /// Of commands that run a script. Redis does not show them to `MONITOR`, but what they run.
-const RUNS: Flags = Flags::NOSCRIPT
+const SCRIPTS: Flags = Flags::NOSCRIPT
     .with(Flags::STALE)
     .with(Flags::SKIP_MONITOR)
     .with(Flags::NO_MANDATORY_KEYS)
     .with(Flags::MOVABLEKEYS)
-    .with(Flags::SCRIPT)
-    .with(Flags::MAY_REPLICATE);
-const READS: Flags = RUNS.with(Flags::READONLY);
+    .with(Flags::SCRIPT);
+const RUNS: Flags = SCRIPTS.with(Flags::MAY_REPLICATE);
+const READS: Flags = SCRIPTS.with(Flags::READONLY);
 const DEPENDS: &str = "Depends on the script";
 
 const fn runs(name: &'static str, flags: Flags, since: &'static str, summary: &'static str) -> Command {

@@ -34,6 +34,7 @@ pub struct Transaction {
     bytes: usize,
     writes: bool,
     alone: bool,
+    has_script: bool,
     /// One of them looks at keys that it does not declare.
     sweeps: bool,
     /// A request was refused: `EXEC` will be, too.
@@ -47,6 +48,7 @@ impl Transaction {
         self.bytes += size_of::<Queued>() + queued.args.memory_bytes();
         self.writes |= spec.may_write();
         self.sweeps |= spec.flags.has(Flags::ALONE_IN_EXEC);
+        self.has_script |= spec.flags.has(Flags::SCRIPT);
         // A script may use keys that it does not declare.
         self.alone |= spec.flags.has_any(Flags::EXCLUSIVE.with(Flags::SCRIPT))
             || spec.alone_if.is_some_and(|needs| needs(args));
@@ -66,6 +68,11 @@ impl Transaction {
     /// Whether one of them writes.
     pub fn writes(&self) -> bool {
         self.writes
+    }
+
+    /// Whether one of them runs a script.
+    pub fn has_script(&self) -> bool {
+        self.has_script
     }
 
     /// Whether they need the store for themselves. Who looks at keys that it does not declare does so only

@@ -30,11 +30,42 @@ pub(crate) struct Running {
     slots: Vec<Slot>,
     /// Those that have run for longer than `busy-reply-threshold`.
     overdue: AtomicUsize,
+    /// One has the store for itself, or is about to.
+    has_gate: AtomicBool,
+    /// A request was postponed for that.
+    is_awaited: AtomicBool,
 }
 
 impl Running {
     pub(super) fn new(workers: usize) -> Running {
-        Running { slots: (0..workers).map(|_| Slot::default()).collect(), overdue: AtomicUsize::new(0) }
+        Running {
+            slots: (0..workers).map(|_| Slot::default()).collect(),
+            overdue: AtomicUsize::new(0),
+            has_gate: AtomicBool::new(false),
+            is_awaited: AtomicBool::new(false),
+        }
+    }
+
+    /// Says that a script has the store for itself, from before the gate is closed to the end of what is
+    /// returned.
+    pub(crate) fn take_gate(&self) -> TakenGate<'_> {
+        self.has_gate.store(true, Ordering::SeqCst);
+        TakenGate { running: self }
+    }
+
+    /// Whether a script has the store for itself: who entered the gate would wait, and could not tell clients
+    /// that it does. The caller is woken when it has ended.
+    pub(crate) fn bars_the_gate(&self) -> bool {
+        if !self.has_gate.load(Ordering::SeqCst) {
+            return false;
+        }
+        self.is_awaited.store(true, Ordering::SeqCst);
+        self.has_gate.load(Ordering::SeqCst)
+    }
+
+    /// Whether requests were postponed since a script had the store for itself; they are to be woken.
+    pub(crate) fn take_awaited(&self) -> bool {
+        self.is_awaited.load(Ordering::Relaxed) && self.is_awaited.swap(false, Ordering::SeqCst)
     }
 
     /// Whether a script has run for so long that others are told to wait.
@@ -64,6 +95,18 @@ impl Running {
             outcome = Killing::Ends;
         }
         outcome
+    }
+}
+
+/// The mark that a script has the store for itself; until it is dropped.
+#[derive(Debug)]
+pub(crate) struct TakenGate<'r> {
+    running: &'r Running,
+}
+
+impl Drop for TakenGate<'_> {
+    fn drop(&mut self) {
+        self.running.has_gate.store(false, Ordering::SeqCst);
     }
 }
 

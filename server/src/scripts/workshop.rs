@@ -13,8 +13,9 @@ use crate::version::REDIS_VERSION;
 
 /// Bytes of memory that the interpreter of a worker may take.
 const MEMORY_BYTES: usize = 256 << 20;
-/// Compiled scripts that a worker keeps.
-const PROGRAMS_MAX: usize = 2_000;
+/// Compiled scripts that a worker keeps, and bytes of their sources: a program may be many times as long.
+const PROGRAMS_MAX: usize = 1_000;
+const SOURCES_BYTES_MAX: usize = 4 << 20;
 
 /// The error for a SHA1 that no known script has.
 pub(crate) const NO_SCRIPT: CommandError =
@@ -35,6 +36,8 @@ pub(crate) struct Known {
 pub struct Workshop {
     interpreter: Option<Interpreter>,
     programs: HashMap<Sha, Known>,
+    /// Bytes of the sources of these.
+    sources_bytes: usize,
     /// That of the cache when the scripts were compiled.
     generation: u64,
 }
@@ -94,9 +97,15 @@ impl Workshop {
         let generation = cache.generation();
         if self.generation != generation {
             self.generation = generation;
-            self.programs.clear();
-            self.interpreter.iter().for_each(Interpreter::collect);
+            self.forget();
         }
+    }
+
+    /// Forgets all programs: those that are used will be compiled again.
+    fn forget(&mut self) {
+        self.programs.clear();
+        self.sources_bytes = 0;
+        self.interpreter.iter().for_each(Interpreter::collect);
     }
 
     fn known(&self, sha: &Sha) -> Result<(&Interpreter, &Known), CommandError> {
@@ -105,9 +114,9 @@ impl Workshop {
     }
 
     fn compile(&mut self, script: &Arc<Script>) -> Result<(), CommandError> {
-        if self.programs.len() >= PROGRAMS_MAX {
-            // Those that are used will be compiled again.
-            self.programs.clear();
+        let bytes = script.code().len();
+        if self.programs.len() >= PROGRAMS_MAX || self.sources_bytes + bytes > SOURCES_BYTES_MAX {
+            self.forget();
         }
         let interpreter = match &mut self.interpreter {
             Some(interpreter) => interpreter,
@@ -122,6 +131,7 @@ impl Workshop {
             interpreter.compile("user_script", script.code()).map_err(|failure| not_compiled(&failure))?;
         let known = Known { script: script.clone(), program, needs_gate: Cell::new(false) };
         self.programs.insert(script.sha, known);
+        self.sources_bytes += bytes;
         Ok(())
     }
 }

@@ -84,7 +84,7 @@ pub fn run(
                 // A mode that was switched lets replies out that were held.
                 worker.go_on();
                 worker.look_after_clients();
-                if worker.index == 0 {
+                if worker.index == 0 && !worker.server.scripts.running.bars_the_gate() {
                     worker.server.keyspace();
                 }
             }

@@ -179,7 +179,8 @@ impl Worker {
     #[must_use = "messages would not be sent"]
     pub(crate) fn end_turn(&self) -> bool {
         self.in_turn.set(false);
-        if let Some(engine) = self.server.engine() {
+        // While a script has the store for itself nothing enters the gate; this worker is woken behind it.
+        if let Some(engine) = self.server.engine().filter(|_| !self.server.scripts.running.bars_the_gate()) {
             engine.end_turn(self.index);
         }
         let ran = Instant::now();

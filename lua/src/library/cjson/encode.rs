@@ -11,7 +11,7 @@ use crate::library::number;
 use crate::raise;
 
 /// The largest output. A script can ask for arrays that are much longer than its data.
-const MAX_OUTPUT: usize = 512 * 1024 * 1024;
+const MAX_OUTPUT: usize = 256 << 20;
 
 /// Encodes a value. `next` is the function of that name of the Lua base library.
 pub(crate) fn encode(lua: &Lua, next: &Function, config: Config, value: &Value) -> Result<Vec<u8>> {

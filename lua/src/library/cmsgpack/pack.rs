@@ -5,6 +5,9 @@ use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 use crate::library::args::{Args, STACK_LIMIT};
 use crate::library::number;
 
+/// The largest output. A script can ask for much more than it has memory.
+const MAX_OUTPUT: usize = 256 << 20;
+
 /// Tables that are nested deeper than this become nil.
 const MAX_NESTING: usize = 16;
 
@@ -27,6 +30,9 @@ pub(crate) fn pack(lua: &Lua, values: MultiValue) -> Result<LuaString> {
 }
 
 fn put_value(out: &mut Vec<u8>, value: &Value, nesting: usize) -> Result<()> {
+    if out.len() > MAX_OUTPUT {
+        return Err(Error::MemoryError("not enough memory".to_owned()));
+    }
     match value {
         Value::Boolean(flag) => out.push(if *flag { 0xc3 } else { 0xc2 }),
         Value::Integer(n) => put_integer(out, *n),

@@ -109,7 +109,7 @@ impl Executor<'_> {
         client: &mut Client,
         out: &mut Vec<u8>,
     ) -> Result<Lsn, CommandError> {
-        self.enter_gate();
+        self.enter_gate()?;
         let session = self.session.as_ref().expect("the store is there");
         let keys = transaction.keys(client.db, self.server.databases);
         let watched = client.watching.watches().iter().map(|watch| (watch.db(), watch.hash()));
@@ -127,7 +127,7 @@ impl Executor<'_> {
             latched.begin();
         }
         let arena = Arena::new();
-        let staged = self.run_queue(transaction, &arena, Prepare::Nothing, &mut latched, client, out);
+        let staged = self.run_queue(transaction, &arena, Prepare::Nothing, &mut latched, client, out)?;
         latched.end();
         let seen = settle(self.server, session, latched, &keys, &staged, self.group, client)?;
         self.after_commit(&staged);
@@ -142,6 +142,7 @@ impl Executor<'_> {
     ) -> Result<Lsn, CommandError> {
         self.session = None;
         let engine = self.server.engine().ok_or_else(|| self.loading())?;
+        let taken = transaction.has_script().then(|| self.server.scripts.running.take_gate());
         let alone = close_gate(engine, client)?;
         let mut latched = alone.transact(self.now);
         if !client.watching.holds(&latched) {
@@ -151,10 +152,11 @@ impl Executor<'_> {
             refuse_without_room(self.server)?;
         }
         let arena = Arena::new();
-        let staged = self.run_queue(transaction, &arena, Prepare::Each, &mut latched, client, out);
+        let staged = self.run_queue(transaction, &arena, Prepare::Each, &mut latched, client, out)?;
         let seen = latched.seen();
         latched.release();
         let seen = settle_alone(self.server, alone, seen, &staged, self.group, client)?;
+        drop(taken);
         self.after_commit(&staged);
         Ok(seen)
     }
@@ -173,7 +175,7 @@ impl Executor<'_> {
             return Ok(refuse_changed(&latched, client, out));
         }
         let arena = Arena::new();
-        self.run_queue(transaction, &arena, Prepare::Nothing, &mut latched, client, out);
+        self.run_queue(transaction, &arena, Prepare::Nothing, &mut latched, client, out)?;
         Ok(Lsn::ZERO)
     }
 
@@ -187,7 +189,7 @@ impl Executor<'_> {
         latched: &mut Latched<'_>,
         client: &mut Client,
         out: &mut Vec<u8>,
-    ) -> Batch<'a> {
+    ) -> Result<Batch<'a>, CommandError> {
         let server = self.server;
         let mut staged = Batch::new();
         Writer::new(out, client.protocol).array(transaction.queue().len());
@@ -195,7 +197,7 @@ impl Executor<'_> {
             let command = self.table.at(*slot).expect("a queued request names a command of the table");
             let args = args.as_args();
             if command.flags.has(Flags::SCRIPT) {
-                self.script_in_exec(command, *slot, args, arena, latched, &mut staged, client, out);
+                self.script_in_exec(command, *slot, args, arena, latched, &mut staged, client, out)?;
                 continue;
             }
             if prepare == Prepare::Each {
@@ -206,7 +208,7 @@ impl Executor<'_> {
             let batch = requests.run(command, *slot, args, latched, client, out);
             requests.stage(command, args, db, batch, latched, &mut staged, client);
         }
-        staged
+        Ok(staged)
     }
 }
 

@@ -42,6 +42,12 @@ impl Executor<'_> {
                     }
                     return self.run_early(command, client, args, out);
                 };
+                if self.server.scripts.running.bars_the_gate() {
+                    if command.flags.has(Flags::ALLOW_BUSY) && keys.is_empty() {
+                        return self.run_without_store(command, client, args, out);
+                    }
+                    return Err(CommandError::GateBusy);
+                }
                 self.session.insert(engine.enter_in_turn(self.worker))
             }
         };

@@ -193,7 +193,8 @@ impl<'e> Executor<'e> {
         let resolved = resolved.map_err(|error| client.reject(Flags::NONE, error))?;
         let Resolved { command, slot, .. } = resolved;
         let refusal = resolved.refusal(args, client.authenticated).or_else(|| {
-            if self.server.scripts.running.is_busy() && !command.flags.has(Flags::ALLOW_BUSY) {
+            if self.server.scripts.running.is_busy() && !self.serving && !command.flags.has(Flags::ALLOW_BUSY)
+            {
                 Some(CommandError::Busy)
             } else if self.server.saver.is_failing() && self.is_stopped_by_failure(command, client) {
                 Some(CommandError::CheckpointsFail)
@@ -249,7 +250,9 @@ impl<'e> Executor<'e> {
     /// last one failed.
     #[cold]
     fn is_stopped_by_failure(&self, command: &Command, client: &Client) -> bool {
-        writes(command, client) && !self.serving && stops_writes(self.server)
+        // A script may only read: what it calls is looked at.
+        let writes = writes(command, client) && !command.flags.has(Flags::SCRIPT);
+        writes && !self.serving && stops_writes(self.server)
     }
 
     /// Whether `enable-debug-command` lets this client use `DEBUG`.
@@ -295,10 +298,14 @@ impl<'e> Executor<'e> {
     }
 
     /// Makes sure that the worker is inside the gate, if the store is there.
-    fn enter_gate(&mut self) {
+    fn enter_gate(&mut self) -> Result<(), CommandError> {
         if self.session.is_none() {
+            if self.server.scripts.running.bars_the_gate() {
+                return Err(CommandError::GateBusy);
+            }
             self.session = self.server.engine().map(|engine| engine.enter_in_turn(self.worker));
         }
+        Ok(())
     }
 
     /// Whether the command may publish something.

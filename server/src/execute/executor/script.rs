@@ -85,6 +85,8 @@ impl Executor<'_> {
         if !wanted.known.needs_gate.get() {
             let ran = self.script_latched(command, &wanted, client, args, out);
             if !matches!(ran, Ok(None)) {
+                // The log may have refused what the messages tell of.
+                ran.is_err().then(|| client.staged.clear());
                 return ran.map(Option::unwrap_or_default);
             }
             out.truncate(start);
@@ -92,7 +94,12 @@ impl Executor<'_> {
             client.select(db);
             wanted.known.needs_gate.set(true);
         }
-        self.script_alone(&wanted, client, out)
+        let ran = self.script_alone(&wanted, client, out);
+        ran.is_err().then(|| client.staged.clear());
+        if self.server.scripts.running.take_awaited() {
+            self.server.wakers.iter().for_each(|waker| waker.notify_one());
+        }
+        ran
     }
 
     /// Runs a script with the keys latched that it declares; `None` if that is not enough.
@@ -104,7 +111,7 @@ impl Executor<'_> {
         args: Args<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Lsn>, CommandError> {
-        self.enter_gate();
+        self.enter_gate()?;
         let session = self.session.as_ref().expect("the store is there");
         let keys = command.declared_keys(client.db, self.server.databases, args);
         let access = if wanted.is_read_only { Access::Read } else { Access::Write };
@@ -117,9 +124,13 @@ impl Executor<'_> {
         let (arena, mut staged) = (Arena::new(), Batch::new());
         let ended = self.interpret(wanted, Some(&keys), &arena, &mut latched, &mut staged, client, out);
         latched.end();
-        if ended == Some(Ended::NeedsGate) {
-            latched.release();
-            return Ok(None);
+        match ended {
+            Some(Ended::NeedsGate) => {
+                latched.release();
+                return Ok(None);
+            }
+            Some(Ended::Killed) => forget(&mut staged, client),
+            None => {}
         }
         let seen = settle(self.server, session, latched, &keys, &staged, self.group, client)?;
         self.after_commit(&staged);
@@ -135,16 +146,21 @@ impl Executor<'_> {
     ) -> Result<Lsn, CommandError> {
         self.session = None;
         let engine = self.server.engine().ok_or_else(|| self.loading())?;
+        let taken = self.server.scripts.running.take_gate();
         let alone = close_gate(engine, client)?;
         if !wanted.is_read_only {
             refuse_without_room(self.server)?;
         }
         let mut latched = alone.transact(self.now);
         let (arena, mut staged) = (Arena::new(), Batch::new());
-        self.interpret(wanted, None, &arena, &mut latched, &mut staged, client, out);
+        if self.interpret(wanted, None, &arena, &mut latched, &mut staged, client, out).is_some() {
+            forget(&mut staged, client);
+        }
         let seen = latched.seen();
         latched.release();
         let seen = settle_alone(self.server, alone, seen, &staged, self.group, client)?;
+        // Clients that wait for keys are served inside the gate.
+        drop(taken);
         self.after_commit(&staged);
         Ok(seen)
     }
@@ -161,15 +177,16 @@ impl Executor<'_> {
         staged: &mut Batch<'a>,
         client: &mut Client,
         out: &mut Vec<u8>,
-    ) {
+    ) -> Result<(), CommandError> {
         let call = Call::begin(self.server, self.worker, command, slot, args, None);
         let mut workshop = self.workshop.borrow_mut();
         let cache = &self.server.scripts.cache;
+        let mut ended = None;
         let result = if is_load(command) {
             load(&mut workshop, cache, client, args, out)
         } else {
             want(&mut workshop, cache, command, args).map(|wanted| {
-                self.interpret(&wanted, None, arena, latched, staged, client, out);
+                ended = self.interpret(&wanted, None, arena, latched, staged, client, out);
             })
         };
         call.finish(client, args, self.now, &result);
@@ -177,6 +194,8 @@ impl Executor<'_> {
             Writer::new(out, client.protocol).error(error.to_string());
             self.server.stats.note_error(&error);
         }
+        // Nothing of the transaction happens then.
+        if ended.is_some() { Err(CommandError::text(KILLED)) } else { Ok(()) }
     }
 
     /// Runs a script on latched keys, those that it has declared; `None`: on all. Writes its reply, unless it
@@ -237,6 +256,12 @@ impl Executor<'_> {
         }
         ended
     }
+}
+
+/// Forgets what a script that was ended has changed.
+fn forget(staged: &mut Batch<'_>, client: &mut Client) {
+    *staged = Batch::new();
+    client.staged.clear();
 }
 
 /// Whether a command keeps a script, and does not run it.
@@ -378,7 +403,12 @@ impl Host for Caller<'_, '_, '_, '_> {
             }
             requests.stage(command, args, db, batch, self.latched, self.staged, self.client);
         } else {
+            let published = self.client.staged.len();
             requests.run(command, slot, args.as_args(), self.latched, self.client, out);
+            if self.client.staged.len() > published {
+                // They are kept until the script ends.
+                self.bytes += args.memory_bytes() as u64;
+            }
         }
         self.client.protocol = own_protocol;
         Ok(())
@@ -401,7 +431,8 @@ impl Host for Caller<'_, '_, '_, '_> {
 
     fn look(&mut self) -> Result<(), Abort> {
         self.run.look_at_time(self.limit);
-        if self.run.is_to_end() || self.requests.server.is_stopping() {
+        let server = self.requests.server;
+        if self.run.is_to_end() || server.is_stopping() || server.shutdown.is_running() {
             self.ended = Some(Ended::Killed);
         }
         if self.ended.is_some() { Err(Abort) } else { Ok(()) }

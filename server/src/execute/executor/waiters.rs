@@ -77,7 +77,9 @@ impl Executor<'_> {
         }
         // A thread that holds an outcome must not wait for the gate: a worker inside may be waiting for this
         // outcome.
-        self.enter_gate();
+        if self.enter_gate().is_err() {
+            return Served::Later;
+        }
         let mut outcome = waiter.outcome.lock();
         if outcome.is_none() && !waiter.client.is_killed() {
             let mut stand_in = Client::new(waiter.client.clone(), true);

@@ -1,0 +1,102 @@
+//! Scripts that do not end by themselves, by the real program: others are told, and can end them.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use running::{Connection, LIMIT, Running, eventually};
+
+/// Connections to two workers in turn: what one of them runs does not keep the other waiting.
+fn two(running: &Running) -> [Connection; 2] {
+    let mut clients = [running.connect(), running.connect()];
+    for client in &mut clients {
+        client.0.get_ref().set_read_timeout(Some(LIMIT)).unwrap();
+        assert_eq!(client.ask("PING"), "+PONG");
+    }
+    clients
+}
+
+/// A server with these arguments that tells others soon.
+fn started(args: &[&str]) -> (Running, [Connection; 2]) {
+    let running = Running::start(&[&["--threads", "2", "--busy-reply-threshold", "50"], args].concat());
+    let clients = two(&running);
+    (running, clients)
+}
+
+/// Waits until the client is told that a script runs.
+fn be_told(client: &mut Connection) {
+    eventually(|| client.ask("PING").starts_with("-BUSY").then_some(()));
+}
+
+#[test]
+fn an_endless_script_is_ended_by_another_client() {
+    let (_running, [mut one, mut other]) = started(&[]);
+    // With its keys latched; with the store for itself; within a transaction; in a pattern.
+    for script in [
+        "EVAL \"while true do end\" 1 k",
+        "EVAL \"redis.call('GET', 'undeclared') while true do end\" 0",
+        "EVAL \"while true do pcall(redis.call, 'GET', 'undeclared') end\" 0",
+        "EVAL \"return ('a'):rep(300000):find(('a*'):rep(20) .. 'b')\" 0",
+    ] {
+        assert!(other.ask("SCRIPT KILL").starts_with("-NOTBUSY"));
+        one.send(script);
+        be_told(&mut other);
+        assert!(other.ask("GET k").starts_with("-BUSY"));
+        assert_eq!(other.ask("SCRIPT KILL"), "+OK");
+        let reply = one.reply();
+        assert!(reply.starts_with("-ERR Script killed by user with SCRIPT KILL. script: "), "{reply}");
+        assert_eq!(other.ask("PING"), "+PONG");
+    }
+    assert_eq!(one.ask("MULTI"), "+OK");
+    assert_eq!(one.ask("SET k 1"), "+QUEUED");
+    assert_eq!(one.ask("EVAL \"while true do end\" 0"), "+QUEUED");
+    one.send("EXEC");
+    be_told(&mut other);
+    assert_eq!(other.ask("SCRIPT KILL"), "+OK");
+    assert!(one.reply().starts_with("-EXECABORT"), "the transaction is undone");
+    assert_eq!(other.ask("EXISTS k"), ":0");
+}
+
+#[test]
+fn a_script_that_has_written_is_not_ended_but_with_the_server_and_leaves_nothing() {
+    let (mut running, [mut one, mut other]) = started(&["--appendonly", "yes"]);
+    assert_eq!(one.ask("SET a 0"), "+OK");
+    one.send("EVAL \"redis.call('SET', KEYS[1], 1) while true do end redis.call('SET', KEYS[2], 1)\" 2 a b");
+    be_told(&mut other);
+    assert!(other.ask("SCRIPT KILL").starts_with("-UNKILLABLE"));
+    assert!(running.server.take().unwrap().terminate().success());
+    running.restart();
+    let mut client = running.connect();
+    assert_eq!((client.ask("GET a"), client.ask("EXISTS b")), ("0".to_owned(), ":0".to_owned()));
+}
+
+#[test]
+fn a_client_that_waits_gets_its_element_although_another_script_runs_for_long() {
+    let (running, [mut one, mut other]) = started(&[]);
+    let [_, mut waiting] = two(&running);
+    waiting.send("BLPOP list 0");
+    eventually(|| other.whole("INFO clients").contains("blocked_clients:1").then_some(()));
+    let spin = "local t = 0 for i = 1, ARGV[1] do t = t + i % 7 end return redis.call('RPUSH', KEYS[1], 'v')";
+    one.send("EVAL \"while true do end\" 1 k");
+    be_told(&mut other);
+    assert!(other.ask(&format!("EVAL \"{spin}\" 1 list 1")).starts_with("-BUSY"));
+    assert_eq!(other.ask("SCRIPT KILL"), "+OK");
+    assert!(one.reply().starts_with("-ERR Script killed"));
+    assert_eq!(other.ask(&format!("EVAL \"{spin}\" 1 list 1")), ":1");
+    assert_eq!(waiting.reply(), "*[$list $v]");
+}
+
+#[test]
+fn scripts_without_number_or_end_leave_room_for_others() {
+    let (_running, [mut one, _other]) = started(&[]);
+    for number in 0..60 {
+        let numbers: String = (0..20_000).map(|at| format!("{},", at * 100 + number)).collect();
+        let script = format!("local x = {{{numbers}}} return #x");
+        one.send(&format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{script}\r\n$1\r\n0", script.len()));
+        assert_eq!(one.reply(), ":20000", "{number}");
+    }
+    assert_eq!(one.ask("EVAL \"return 1\" 0"), ":1");
+    let bomb = "local s = 'x' while true do s = s .. s end";
+    assert!(one.ask(&format!("EVAL \"{bomb}\" 0")).starts_with("-ERR "));
+    assert_eq!(one.ask("EVAL \"return 1\" 0"), ":1");
+}
