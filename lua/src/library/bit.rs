@@ -74,16 +74,7 @@ fn tohex(lua: &Lua, values: MultiValue) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    fn run(code: &str) -> String {
-        let lua = Lua::new();
-        crate::raise::install(&lua, || false).expect("the functions are there");
-        lua.globals().set("bit", library(&lua).unwrap()).unwrap();
-        lua.load(code).set_name("=s").eval().unwrap()
-    }
+    use crate::library::run;
 
     #[test]
     fn numbers_wrap_to_32_bits() {

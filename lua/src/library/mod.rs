@@ -18,3 +18,14 @@ pub(crate) fn all(lua: &Lua) -> Result<[(&'static str, Table); 4]> {
         ("struct", structs::library(lua)?),
     ])
 }
+
+/// Runs a chunk that finds the libraries, and returns its text.
+#[cfg(test)]
+fn run(code: &str) -> String {
+    let lua = Lua::new();
+    crate::raise::install(&lua, || false).expect("the functions are there");
+    for (name, library) in all(&lua).expect("the libraries can be made") {
+        lua.globals().set(name, library).expect("globals are open");
+    }
+    lua.load(code).set_name("=s").eval().expect("the chunk of a test runs")
+}

@@ -331,16 +331,7 @@ fn size(lua: &Lua, values: MultiValue) -> Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    fn run(code: &str) -> String {
-        let lua = Lua::new();
-        crate::raise::install(&lua, || false).expect("the functions are there");
-        lua.globals().set("struct", library(&lua).unwrap()).unwrap();
-        lua.load(code).set_name("=s").eval().unwrap()
-    }
+    use crate::library::run;
 
     #[test]
     fn values_survive_a_round_trip() {

@@ -27,7 +27,7 @@ pub(crate) struct Known {
     pub(crate) script: Arc<Script>,
     /// The form that the interpreter runs.
     pub(crate) program: Program,
-    /// It used keys that it did not declare when it ran last.
+    /// It has used keys that it does not declare.
     pub(crate) needs_gate: Cell<bool>,
 }
 

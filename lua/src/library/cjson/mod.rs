@@ -64,16 +64,7 @@ fn only_argument<'a>(args: &'a Args) -> Result<&'a Value> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    fn run(code: &str) -> String {
-        let lua = Lua::new();
-        crate::raise::install(&lua, || false).expect("the functions are there");
-        lua.globals().set("cjson", library(&lua).unwrap()).unwrap();
-        lua.load(code).set_name("=s").eval().unwrap()
-    }
+    use crate::library::run;
 
     #[test]
     fn values_survive_a_round_trip() {
