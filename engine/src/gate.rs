@@ -91,13 +91,13 @@ impl<T> Gates<T> {
     }
 
     /// Whether somebody inside as `number` is waited for.
-    #[cfg(test)]
+    #[cfg(all(test, not(any(shuttle, loom))))]
     pub(crate) fn is_waited_for(&self, number: usize) -> bool {
         self.0[number].0.try_read().is_none()
     }
 
     /// Whether thread `number` could enter within the time.
-    #[cfg(all(test, not(shuttle)))]
+    #[cfg(all(test, not(any(shuttle, loom))))]
     pub(crate) fn lets_in(&self, number: usize, within: Duration) -> bool {
         let began = std::time::Instant::now();
         loop {
