@@ -142,6 +142,7 @@ fn describe(client: &ClientHandle) -> String {
     let queued = client.queued.load(Ordering::Relaxed);
     let [channels, patterns, shard_channels] = client.subscriptions();
     let signs = [
+        (client.is_monitoring(), 'O'),
         (client.class() == ClientClass::PubSub, 'P'),
         (queued >= 0, 'x'),
         (info.blocked, 'b'),

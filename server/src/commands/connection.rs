@@ -3,6 +3,7 @@
 use tarn_resp::Args;
 use tarn_resp::Protocol;
 
+use crate::commands::modules;
 use crate::error::{CommandError, printable};
 use crate::execute::client::{After, ReplyMode};
 use crate::execute::command::{Command, row};
@@ -181,6 +182,7 @@ fn set_protocol(cx: &mut Context<'_, '_>, protocol: Protocol) {
 fn introduce(cx: &mut Context<'_, '_>) {
     let protocol = if cx.client.protocol == Protocol::Resp3 { 3 } else { 2 };
     let id = cx.client.handle.id as i64;
+    let server = cx.server;
     let reply = &mut cx.reply;
     reply.map(7);
     reply.bulk(b"server");
@@ -196,13 +198,16 @@ fn introduce(cx: &mut Context<'_, '_>) {
     reply.bulk(b"role");
     reply.bulk(b"master");
     reply.bulk(b"modules");
-    reply.array(0);
+    modules::write_list(server, reply);
 }
 
 fn reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     cx.client.discard();
     if let Some(mut subscriptions) = cx.client.subscriptions.take() {
         cx.server.pubsub.unsubscribe_all(&cx.client.handle, &mut subscriptions);
+    }
+    if cx.client.handle.is_monitoring() {
+        cx.server.pubsub.end_monitoring(&cx.client.handle);
     }
     cx.client.db = 0;
     cx.client.reply_mode = ReplyMode::On;

@@ -60,7 +60,7 @@ const SECTIONS: [(&str, &str, bool, Section); 16] = [
     ("stats", "Stats", true, stats),
     ("replication", "Replication", true, replication),
     ("cpu", "CPU", true, cpu),
-    ("modules", "Modules", true, |_, _| ()),
+    ("modules", "Modules", true, modules),
     ("commandstats", "Commandstats", false, commandstats),
     ("errorstats", "Errorstats", true, errorstats),
     ("latencystats", "Latencystats", false, latencystats),
@@ -507,6 +507,10 @@ fn cpu(report: &mut Report, _: &Context<'_, '_>) {
     report.line("used_cpu_user_children", format_args!("{:.6}", children.user_s));
     report.line("used_cpu_sys_main_thread", format_args!("{:.6}", main.system_s));
     report.line("used_cpu_user_main_thread", format_args!("{:.6}", main.user_s));
+}
+
+fn modules(report: &mut Report, cx: &Context<'_, '_>) {
+    commands::modules::info_lines(cx.server).for_each(|line| report.put(format_args!("{line}")));
 }
 
 fn commandstats(report: &mut Report, cx: &Context<'_, '_>) {

@@ -30,6 +30,8 @@ mod lcs;
 mod lists;
 mod lists_blocking;
 mod lists_moving;
+mod modules;
+mod monitor;
 mod multi_pop;
 mod object;
 mod pubsub;
@@ -68,6 +70,8 @@ const FAMILIES: &[Family] = &[
     ("server", latency::COMMANDS),
     ("server", command::COMMANDS),
     ("server", debug::COMMANDS),
+    ("server", modules::COMMANDS),
+    ("server", monitor::COMMANDS),
     ("server", sql::COMMANDS),
     ("string", strings::COMMANDS),
     ("string", ranges::COMMANDS),

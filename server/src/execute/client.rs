@@ -19,6 +19,7 @@ use crate::execute::transaction::{Transaction, Watching};
 use crate::net::handle::ClientHandle;
 use crate::persist::saver::Ticket;
 use crate::persist::shutdown::Attempt;
+use crate::pubsub::monitors::KeptLines;
 use crate::pubsub::{Publication, Subscriptions};
 
 /// Whether replies are sent (`CLIENT REPLY`).
@@ -99,6 +100,8 @@ pub struct Client {
     pub subscriptions: Option<Box<Subscriptions>>,
     /// The messages of its transaction, which are sent when its changes are there.
     pub staged: Vec<Publication>,
+    /// The requests of its script that have not been shown to those who monitor.
+    pub(crate) unshown: Option<Box<KeptLines>>,
     /// Whether the reply to this command is sent whatever the mode.
     forces_reply: bool,
 }
@@ -130,6 +133,7 @@ impl Client {
             seen: Lsn::ZERO,
             subscriptions: None,
             staged: Vec::new(),
+            unshown: None,
             forces_reply: false,
         }
     }

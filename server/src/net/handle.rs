@@ -53,6 +53,8 @@ pub struct ClientHandle {
     subscriptions: [AtomicUsize; 3],
     /// Whether it speaks RESP3.
     speaks_resp3: AtomicBool,
+    /// Whether it monitors.
+    monitors: AtomicBool,
     durability: AtomicU8,
     killed: AtomicBool,
     waker: Mutex<Option<Waker>>,
@@ -97,6 +99,7 @@ impl ClientHandle {
             awaited_ms: AtomicU64::new(u64::MAX),
             subscriptions: Default::default(),
             speaks_resp3: AtomicBool::new(false),
+            monitors: AtomicBool::new(false),
             durability: AtomicU8::new(DURABILITY_OF_SERVER),
             killed: AtomicBool::new(false),
             waker: Mutex::new(None),
@@ -135,6 +138,16 @@ impl ClientHandle {
     /// How many channels, patterns and channels of shards it reads.
     pub fn subscriptions(&self) -> [usize; 3] {
         self.subscriptions.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Notes that it monitors what others send, or no longer.
+    pub fn note_monitoring(&self, monitors: bool) {
+        self.monitors.store(monitors, Ordering::Relaxed);
+    }
+
+    /// Whether it monitors what others send.
+    pub fn is_monitoring(&self) -> bool {
+        self.monitors.load(Ordering::Relaxed)
     }
 
     /// Which limit of unread output it has.

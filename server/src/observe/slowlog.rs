@@ -94,13 +94,16 @@ fn shorten(args: Args<'_>) -> Vec<Vec<u8>> {
 }
 
 /// Whether an argument is a password, which nobody may read here.
-fn is_secret(args: Args<'_>, i: usize) -> bool {
+pub(crate) fn is_secret(args: Args<'_>, i: usize) -> bool {
     let is = |at: usize, word: &[u8]| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word));
     if is(0, b"auth") {
         return i >= 1;
     }
     if is(0, b"hello") {
         return i >= 3 && (is(i - 1, b"auth") || is(i - 2, b"auth"));
+    }
+    if is(0, b"migrate") {
+        return i >= 7 && (is(i - 1, b"auth") || is(i - 1, b"auth2") || is(i - 2, b"auth2"));
     }
     let sets = is(0, b"config") && is(1, b"set") && i >= 3 && !i.is_multiple_of(2);
     sets && find_directive(args.at(i - 1)).is_some_and(|directive| directive.sensitive)

@@ -33,6 +33,11 @@ impl Mailbox {
         self.bytes.load(Ordering::Relaxed) >= BYTES_MAX
     }
 
+    /// Whether nobody may put more in, as those did who need not try again.
+    pub fn is_over_full(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) >= 2 * BYTES_MAX
+    }
+
     /// Bytes of the messages.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {

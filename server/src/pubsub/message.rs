@@ -5,13 +5,14 @@ use std::sync::Arc;
 use tarn_engine::record::Lsn;
 use tarn_resp::{Protocol, Writer};
 
+use crate::net::handle::ClientHandle;
 use crate::pubsub::readers::Ids;
 use crate::pubsub::subscriptions::Kind;
 
 /// A message, encoded for all that read it.
 #[derive(Debug)]
 pub struct Message {
-    /// The channel and the message as two bulk strings.
+    /// The channel and the message as two bulk strings; of who monitors, the line.
     tail: Vec<u8>,
     /// The newest change that the message reveals: it leaves when this may be revealed.
     pub lsn: Lsn,
@@ -25,6 +26,11 @@ impl Message {
         writer.bulk(channel);
         writer.bulk(payload);
         Message { tail, lsn }
+    }
+
+    /// A line for those who monitor. It shows a request, and no change.
+    pub fn line(line: Vec<u8>) -> Message {
+        Message { tail: line, lsn: Lsn::ZERO }
     }
 }
 
@@ -48,6 +54,8 @@ pub enum Via {
     Shard,
     /// By this pattern.
     Pattern(Arc<[u8]>),
+    /// By `MONITOR`.
+    Monitor,
 }
 
 /// A message on its way to clients of one worker.
@@ -62,13 +70,15 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// By which kind of subscription it comes.
-    pub fn kind(&self) -> Kind {
-        match self.via {
+    /// Whether a client, which was one of the readers, reads it still.
+    pub fn is_read_by(&self, client: &ClientHandle) -> bool {
+        let kind = match self.via {
             Via::Channel => Kind::Channel,
             Via::Shard => Kind::Shard,
             Via::Pattern(_) => Kind::Pattern,
-        }
+            Via::Monitor => return client.is_monitoring(),
+        };
+        client.subscriptions()[kind as usize] > 0
     }
 
     /// About how many bytes a client is sent.
@@ -94,6 +104,7 @@ impl Delivery {
                 writer.raw(b"$8\r\npmessage\r\n");
                 writer.bulk(pattern);
             }
+            Via::Monitor => {}
         }
         writer.raw(&self.message.tail);
     }

@@ -13,6 +13,7 @@
 
 mod mailbox;
 mod message;
+pub(crate) mod monitors;
 mod readers;
 mod registry;
 mod subscriptions;

@@ -11,6 +11,7 @@ use crate::glob;
 use crate::net::handle::ClientHandle;
 use crate::pubsub::mailbox::Mailbox;
 use crate::pubsub::message::{Delivery, Message, Via};
+use crate::pubsub::monitors::{self, Monitors};
 use crate::pubsub::readers::Readers;
 use crate::pubsub::subscriptions::{Kind, Subscriptions};
 
@@ -24,13 +25,19 @@ pub struct PubSub {
     /// Channels and patterns that are read, by kind: nobody takes the lock for none.
     counts: [AtomicUsize; 3],
     mailboxes: Vec<Mailbox>,
+    monitors: Monitors,
 }
 
 impl PubSub {
     /// No channels, and empty mailboxes of so many workers.
     pub fn new(workers: usize) -> PubSub {
         let mailboxes = (0..workers).map(|_| Mailbox::default()).collect();
-        PubSub { readers: Mutex::default(), counts: Default::default(), mailboxes }
+        PubSub {
+            readers: Mutex::default(),
+            counts: Default::default(),
+            mailboxes,
+            monitors: Monitors::default(),
+        }
     }
 
     /// The mailbox of a worker.
@@ -41,6 +48,53 @@ impl PubSub {
     /// Whether a worker does not keep up with the messages to its clients: who publishes is to try again.
     pub fn is_full(&self) -> bool {
         self.mailboxes.iter().any(Mailbox::is_full)
+    }
+
+    /// Whether a client monitors.
+    #[inline]
+    pub fn is_monitored(&self) -> bool {
+        self.monitors.is_any()
+    }
+
+    /// Shows a client from now on what others send.
+    pub fn monitor(&self, client: &ClientHandle) {
+        self.monitors.add(client);
+    }
+
+    /// Shows it to a client no longer.
+    pub fn end_monitoring(&self, client: &ClientHandle) {
+        self.monitors.remove(client);
+    }
+
+    /// Puts lines into the mailboxes of the workers whose clients monitor. `worker` is the one that calls.
+    /// Returns the clients that are to be closed, as what they have not been sent is too much.
+    pub fn show(&self, lines: Vec<Vec<u8>>, worker: usize) -> Vec<u64> {
+        let lines: Vec<Arc<Message>> = lines.into_iter().map(|line| Arc::new(Message::line(line))).collect();
+        let mut late = Vec::new();
+        self.monitors.each(|to_worker, clients| {
+            let mailbox = &self.mailboxes[to_worker];
+            for message in &lines {
+                if mailbox.is_over_full() {
+                    late.extend(clients.iter().copied());
+                    break;
+                }
+                let (to, via, message) = (clients.clone(), Via::Monitor, message.clone());
+                mailbox.put(Delivery { to, via, message }, worker == to_worker);
+            }
+        });
+        late
+    }
+
+    /// Whether a request with so many bytes of arguments can be shown.
+    pub fn can_show(&self, args_bytes: usize) -> bool {
+        args_bytes <= monitors::ARGS_BYTES_MAX
+    }
+
+    /// All clients that monitor.
+    pub fn monitoring(&self) -> Vec<u64> {
+        let mut all = Vec::new();
+        self.monitors.each(|_, clients| all.extend(clients.iter().copied()));
+        all
     }
 
     /// Subscribes a client. `false` if it is subscribed already.

@@ -163,6 +163,9 @@ impl Connection {
         if let Some(mut subscriptions) = self.client.subscriptions.take() {
             self.worker.server.pubsub.unsubscribe_all(&self.client.handle, &mut subscriptions);
         }
+        if self.client.handle.is_monitoring() {
+            self.worker.server.pubsub.end_monitoring(&self.client.handle);
+        }
     }
 
     /// Tells the operator why the connection is closed.
@@ -450,7 +453,7 @@ impl Connection {
     /// Runs whole requests at the beginning of `bytes` inside the gate, without any await. Returns how many
     /// bytes they took.
     fn run_requests(&mut self, bytes: &[u8]) -> (Ran, usize) {
-        if self.client.subscriptions.is_some() {
+        if self.client.subscriptions.is_some() || self.client.handle.is_monitoring() {
             // Those that were published before a request that ends a subscription come before its reply.
             self.worker.deliver();
         }

@@ -41,6 +41,8 @@ const MESSAGE_WRITES: usize = 16;
 const MESSAGE_TURNS: usize = 8;
 /// Capacity of a new buffer for messages: most are short, and many clients have one at once.
 const MESSAGE_BYTES: usize = 512;
+/// Bytes that a client which monitors may leave unread, if the limit of its class says nothing.
+const MONITOR_BYTES_MAX: usize = 32 << 20;
 /// A buffer that grew beyond this is not kept.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
@@ -145,7 +147,16 @@ impl Output {
 
     /// Whether so many bytes more would be more than the client may leave unread.
     fn is_too_much(&self, more: usize, outputs: &Outputs) -> bool {
-        let limit = outputs.server.live.output_limit_bytes(ClientClass::PubSub);
+        let limit_of = |class| outputs.server.live.output_limit_bytes(class);
+        let limit = if !self.handle.is_monitoring() {
+            limit_of(ClientClass::PubSub)
+        } else {
+            // Normal clients have no limit as a rule, but they ask for what they read.
+            match limit_of(ClientClass::Normal) {
+                0 => MONITOR_BYTES_MAX,
+                limit => limit,
+            }
+        };
         limit > 0 && self.unread_bytes() + more > limit
     }
 
@@ -153,7 +164,7 @@ impl Output {
     /// `client-output-buffer-limit pubsub` says. One that has ended its subscriptions since the message was
     /// published is sent none: it would take it for a reply.
     pub(super) fn deliver(self: &Rc<Self>, delivery: &Delivery, outputs: &Outputs) {
-        if self.handle.is_killed() || self.handle.subscriptions()[delivery.kind() as usize] == 0 {
+        if self.handle.is_killed() || !delivery.is_read_by(&self.handle) {
             return;
         }
         if self.is_too_much(delivery.len(), outputs) {

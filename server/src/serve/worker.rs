@@ -230,6 +230,7 @@ impl Worker {
             for client in self.clients.borrow().values() {
                 // Who reads channels may be silent.
                 if client.class() == ClientClass::Normal
+                    && !client.is_monitoring()
                     && client.idle() > Duration::from_secs(timeout_s)
                     && !client.info.lock().blocked
                 {

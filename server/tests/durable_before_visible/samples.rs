@@ -446,6 +446,8 @@ pub(crate) const OF_THE_PROCESS: &[&str] = &[
     "debug|set-active-expire",
     "debug|steps-from",
     "latency",
+    "module",
+    "monitor",
     "slowlog",
     "time",
     "lastsave",

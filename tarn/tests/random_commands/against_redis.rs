@@ -23,6 +23,7 @@ const LEFT_OUT: &str = "object|encoding shutdown debug config config|set config|
     object|idletime object|refcount client|trackinginfo client|no-touch client|setinfo \
     reset auth client|getredir client|tracking client|caching multi exec scan hscan \
     subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe \
+    module module|list module|load module|loadex module|unload \
     sscan zscan select restore client|no-evict client|unblock role lolwut latency";
 
 /// Commands by which a key gets a time to live.

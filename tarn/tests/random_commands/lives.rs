@@ -35,6 +35,7 @@ const LEFT_OUT: &[&str] = &[
     "unsubscribe",
     "punsubscribe",
     "sunsubscribe",
+    "monitor",
 ];
 
 /// One client: its requests, and those of the last pipelines, for a person who has to find a fault.

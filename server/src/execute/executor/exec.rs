@@ -19,6 +19,7 @@ use tarn_resp::{Args, OwnedArgs, Writer};
 use typed_arena::Arena;
 
 use super::latched::{close_gate, run_in};
+use super::shown::show_part;
 use super::{Executor, send_staged};
 use crate::error::CommandError;
 use crate::execute::call::Call;
@@ -204,7 +205,7 @@ impl Executor<'_> {
                 latched.prepare(&command.declared_keys(client.db, server.databases, args));
             }
             let db = client.db;
-            let requests = Requests { server, worker: self.worker, now: self.now };
+            let requests = Requests { server, worker: self.worker, now: self.now, by_script: false };
             let batch = requests.run(command, *slot, args, latched, client, out);
             requests.stage(command, args, db, batch, latched, &mut staged, client);
         }
@@ -218,6 +219,8 @@ pub(super) struct Requests<'r> {
     pub(super) server: &'r Services,
     pub(super) worker: usize,
     pub(super) now: UnixMs,
+    /// Whether a script asks for them.
+    pub(super) by_script: bool,
 }
 
 impl Requests<'_> {
@@ -237,6 +240,9 @@ impl Requests<'_> {
         let call = Call::begin(server, self.worker, command, slot, args, None);
         let result = run_in(command, latched, &mut batch, client, server, args, out);
         call.finish(client, args, self.now, &result);
+        if server.pubsub.is_monitored() {
+            show_part(server, client, command, args, self.by_script);
+        }
         if let Err(error) = result {
             out.truncate(start);
             Writer::new(out, client.protocol).error(error.to_string());

@@ -13,6 +13,7 @@ mod exec;
 mod latched;
 mod resolve;
 mod script;
+mod shown;
 mod waiters;
 
 use std::cell::RefCell;
@@ -200,6 +201,8 @@ impl<'e> Executor<'e> {
                 Some(CommandError::CheckpointsFail)
             } else if client.only_reads_channels() && !command.flags.has(Flags::AMONG_MESSAGES) {
                 Some(resolved.refusal_among_messages())
+            } else if client.handle.is_monitoring() && looks_at_keys(command, client) {
+                Some(CommandError::text("ERR Replica can't interact with the keyspace"))
             } else if client.transaction.is_some() {
                 self.refuse_to_queue(command)
             } else {
@@ -217,7 +220,8 @@ impl<'e> Executor<'e> {
         // Nor does a new write overtake those that a pause held back.
         let overtakes = || client.turn.is_none() && self.server.pause.is_followed(self.now);
         let lacks_room = || !self.has_room && !command.flags.has(Flags::ADMIN);
-        let is_crowded = self.may_publish(command) && self.server.pubsub.is_full();
+        let says = self.may_publish(command) || self.server.pubsub.is_monitored();
+        let is_crowded = says && self.server.pubsub.is_full();
         if !self.serving && (is_paused || is_crowded || writes && (lacks_room() || overtakes())) {
             client.after = if is_paused { After::Pause } else { After::Postpone };
             return Ok(Lsn::ZERO);
@@ -287,6 +291,9 @@ impl<'e> Executor<'e> {
             true => self.run_exclusive(command, client, args, out),
         };
         call.finish(client, args, self.now, &result);
+        if self.server.pubsub.is_monitored() && before.is_none() {
+            shown::show_run(self.server, client, command, args, &result);
+        }
         if let After::Steps(rest) = &mut client.after {
             rest.is_of(command.flags, slot, args);
         }
@@ -357,6 +364,13 @@ fn send_staged(server: &Services, client: &mut Client, seen: Lsn) {
 fn stops_writes(server: &Services) -> bool {
     let config = server.config.snapshot();
     config.stop_writes_on_bgsave_error && !config.save.rules.is_empty()
+}
+
+/// Whether the command looks at keys, or may tell replicas something, which who monitors must not do.
+#[cold]
+fn looks_at_keys(command: &Command, client: &Client) -> bool {
+    const LOOKS: Flags = Flags::READONLY.with(Flags::WRITE).with(Flags::MAY_REPLICATE);
+    command.flags.has_any(LOOKS) || writes(command, client)
 }
 
 /// Whether the command writes, or runs a queue that does.

@@ -20,6 +20,7 @@ use typed_arena::Arena;
 use super::exec::{Requests, refuse_without_room, settle, settle_alone};
 use super::latched::close_gate;
 use super::resolve::{Resolved, resolve};
+use super::shown::{keep, send_kept, show_part, show_script};
 use super::{Executor, stops_writes};
 use crate::error::CommandError;
 use crate::execute::call::Call;
@@ -75,12 +76,30 @@ impl Executor<'_> {
         if self.server.engine().is_none() {
             return Err(self.loading());
         }
-        let (workshop, start, db) = (self.workshop, out.len(), client.db);
-        let mut workshop = workshop.borrow_mut();
         if is_load(command) {
-            load(&mut workshop, &self.server.scripts.cache, client, args, out)?;
+            load(&mut self.workshop.borrow_mut(), &self.server.scripts.cache, client, args, out)?;
             return Ok(Lsn::ZERO);
         }
+        keep(self.server, client);
+        show_script(self.server, client, args);
+        let ran = self.run_known(command, client, args, out);
+        if matches!(ran, Err(CommandError::GateBusy | CommandError::LogBehind)) {
+            client.unshown = None;
+        } else {
+            send_kept(self.server, client);
+        }
+        ran
+    }
+
+    fn run_known(
+        &mut self,
+        command: &'static Command,
+        client: &mut Client,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Lsn, CommandError> {
+        let (workshop, start, db) = (self.workshop, out.len(), client.db);
+        let mut workshop = workshop.borrow_mut();
         let wanted = want(&mut workshop, &self.server.scripts.cache, command, args)?;
         if !wanted.known.needs_gate.get() {
             let ran = self.script_latched(command, &wanted, client, args, out);
@@ -91,6 +110,7 @@ impl Executor<'_> {
             }
             out.truncate(start);
             client.staged.clear();
+            client.unshown.iter_mut().for_each(|kept| kept.begin_again());
             client.select(db);
             wanted.known.needs_gate.set(true);
         }
@@ -151,6 +171,8 @@ impl Executor<'_> {
         if !wanted.is_read_only {
             refuse_without_room(self.server)?;
         }
+        // It runs no further time.
+        send_kept(self.server, client);
         let mut latched = alone.transact(self.now);
         let (arena, mut staged) = (Arena::new(), Batch::new());
         if self.interpret(wanted, None, &arena, &mut latched, &mut staged, client, out).is_some() {
@@ -182,6 +204,9 @@ impl Executor<'_> {
         let mut workshop = self.workshop.borrow_mut();
         let cache = &self.server.scripts.cache;
         let mut ended = None;
+        if !is_load(command) {
+            show_script(self.server, client, args);
+        }
         let result = if is_load(command) {
             load(&mut workshop, cache, client, args, out)
         } else {
@@ -190,6 +215,9 @@ impl Executor<'_> {
             })
         };
         call.finish(client, args, self.now, &result);
+        if self.server.pubsub.is_monitored() {
+            show_part(self.server, client, command, args, false);
+        }
         if let Err(error) = result {
             Writer::new(out, client.protocol).error(error.to_string());
             self.server.stats.note_error(&error);
@@ -216,7 +244,7 @@ impl Executor<'_> {
         let start = out.len();
         let mut reply = Writer::new(out, client.protocol).limited(client.reply_end_max);
         let mut caller = Caller {
-            requests: Requests { server: self.server, worker: self.worker, now: self.now },
+            requests: Requests { server: self.server, worker: self.worker, now: self.now, by_script: true },
             table: self.table,
             latched,
             staged,
@@ -366,6 +394,7 @@ impl Caller<'_, '_, '_, '_> {
             |key: &KeyRef<'_>| declared.iter().any(|own| own.db == key.db && own.key == key.key);
         command.flags.has_any(Flags::EXCLUSIVE.with(Flags::ALONE_IN_EXEC).with(Flags::OUTSIDE))
             || command.alone_if.is_some_and(|needs| needs(args))
+            || self.client.unshown.as_ref().is_some_and(|kept| kept.is_too_much())
             || !keys.iter().all(is_declared)
     }
 }
