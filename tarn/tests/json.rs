@@ -166,11 +166,14 @@ impl Model {
         let key = format!("doc{}", random.random_range(0..KEYS));
         let path = segments(random);
         let (text, value) = (text_of(&path), any_value(random, 3));
-        match random.random_range(0..10) {
+        match random.random_range(0..13) {
             0..4 => self.set(client, &key, &path, value, random.random_range(0..4)),
             4 => self.del(client, &key, &path),
             5 | 6 => self.add(client, &key, &path, random),
             7 => self.append(client, &key, &path, &value),
+            10 => self.pop(client, &key, &path, random.random_range(-3..3)),
+            11 => self.merge(client, &key, &value),
+            12 => self.clear(client, &key, &path),
             _ => {
                 let reply = ask(client, &["JSON.GET", &key, &text]);
                 let Some(document) = self.documents.get_mut(&key) else { return assert_eq!(reply, "$-1") };
@@ -285,6 +288,65 @@ impl Model {
         }
         let told = reply.trim_start_matches("*[").trim_end_matches(']').split_whitespace();
         assert_eq!(sorted(told.map(str::to_owned).collect()), sorted(lens));
+    }
+
+    /// Of arrays within each other the inner ones lose an element first.
+    fn pop(&mut self, client: &mut Connection, key: &str, path: &[Segment], index: i64) {
+        let reply = ask(client, &["JSON.ARRPOP", key, &text_of(path), &index.to_string()]);
+        let Some(document) = self.documents.get_mut(key) else {
+            return assert!(reply.starts_with("-ERR could not perform"), "{reply}");
+        };
+        for place in places(document, path).iter().rev() {
+            if let Value::Array(elements) = at(document, place) {
+                let len = elements.len() as i64;
+                let nearest = if index < 0 { (len + index).max(0) } else { index.min(len - 1) };
+                if len > 0 {
+                    elements.remove(nearest as usize);
+                }
+            }
+        }
+    }
+
+    fn merge(&mut self, client: &mut Connection, key: &str, patch: &Value) {
+        fn merged(place: &mut Value, patch: &Value) {
+            let Value::Object(changes) = patch else { return *place = patch.clone() };
+            if !place.is_object() {
+                *place = json!({});
+            }
+            let members = place.as_object_mut().unwrap();
+            for (name, change) in changes {
+                match change {
+                    Value::Null => _ = members.shift_remove(name),
+                    change => merged(members.entry(name.clone()).or_insert(Value::Null), change),
+                }
+            }
+        }
+        assert_eq!(ask(client, &["JSON.MERGE", key, "$", &patch.to_string()]), "+OK");
+        merged(self.documents.entry(key.to_owned()).or_insert(Value::Null), patch);
+    }
+
+    fn clear(&mut self, client: &mut Connection, key: &str, path: &[Segment]) {
+        let reply = ask(client, &["JSON.CLEAR", key, &text_of(path)]);
+        let Some(document) = self.documents.get_mut(key) else {
+            return assert!(reply.starts_with("-ERR could not perform"), "{reply}");
+        };
+        let mut found = places(document, path);
+        found.retain(|place| match at(document, place) {
+            Value::Array(elements) => !elements.is_empty(),
+            Value::Object(members) => !members.is_empty(),
+            Value::Number(number) => number.as_f64() != Some(0.0),
+            _ => false,
+        });
+        let found = outermost(found);
+        assert_eq!(reply, format!(":{}", found.len()));
+        for place in &found {
+            let value = at(document, place);
+            *value = match value {
+                Value::Array(_) => json!([]),
+                Value::Object(_) => json!({}),
+                _ => json!(0),
+            };
+        }
     }
 
     fn check(&self, client: &mut Connection) {

@@ -24,6 +24,10 @@ mod hashes;
 mod help;
 mod info;
 mod json;
+mod json_arrays;
+mod json_numbers;
+mod json_parts;
+mod json_set;
 mod keys;
 mod latency;
 mod lcs;
@@ -92,6 +96,10 @@ const FAMILIES: &[Family] = &[
     ("pubsub", pubsub::COMMANDS),
     ("hash", hashes::COMMANDS),
     ("json", json::COMMANDS),
+    ("json", json_set::COMMANDS),
+    ("json", json_numbers::COMMANDS),
+    ("json", json_arrays::COMMANDS),
+    ("json", json_parts::COMMANDS),
     ("search", ft::COMMANDS),
     ("list", lists::COMMANDS),
     ("list", lists_blocking::COMMANDS),

@@ -221,6 +221,7 @@ fn event_of<'n>(name: &'n str, args: Args<'_>) -> Option<(EventClasses, &'n str,
         "zmpop" => (Class::ZSET, zpop(is_min(1)), ThenDel),
         "bzmpop" => (Class::ZSET, zpop(is_min(2)), ThenDel),
         "zrangestore" | "zunionstore" | "zinterstore" | "zdiffstore" => (Class::ZSET, name, OrDel),
+        "json.forget" => (Class::MODULE, "json.del", ThenDel),
         _ if name.starts_with("json.") => (Class::MODULE, name, ThenDel),
         _ => return None,
     })
