@@ -118,6 +118,11 @@ impl Engine {
         Session::new(&self.store, self.store.enter(worker), true)
     }
 
+    /// Enters the gate as a thread that is no worker, for a moment.
+    pub fn enter_behind(&self) -> Session<'_> {
+        Session::new(&self.store, self.store.background(), true)
+    }
+
     /// As `enter`, but what the sessions of a worker commit gathers until `end_turn`.
     ///
     /// REQUIRES: the caller calls that soon.

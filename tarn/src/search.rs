@@ -53,6 +53,7 @@ fn tree_of(tree: Tree) -> search::Tree {
         Tree::Double(number) => search::Tree::Double(number),
         Tree::Bulk(bytes) => search::Tree::Bulk(bytes),
         Tree::Array(parts) => search::Tree::Array(parts.into_iter().map(tree_of).collect()),
+        Tree::Set(parts) => search::Tree::Set(parts.into_iter().map(tree_of).collect()),
         Tree::Map(pairs) => {
             let pair = |(name, value)| (tree_of(name), tree_of(value));
             search::Tree::Map(pairs.into_iter().map(pair).collect())

@@ -70,3 +70,55 @@ fn search_needs_no_port() {
     let found = client.whole("FT.SEARCH i @dest:{LAX}");
     assert!(found.contains("flight:1"), "{found}");
 }
+
+#[test]
+fn what_belongs_to_indexes_outlives_a_restart() {
+    let mut running = Running::start(&[]);
+    let mut client = running.connect();
+    client.ask("HSET flight:1 dest LAX note plane");
+    for declared in [
+        "FT.CREATE flights ON HASH PREFIX 1 flight: SCHEMA dest TAG note TEXT",
+        "FT.ALIASADD trips flights",
+        "FT.ALTER trips SCHEMA ADD distance NUMERIC",
+        "FT.SYNUPDATE trips craft plane aircraft",
+    ] {
+        assert_eq!(client.ask(declared), "+OK", "{declared}");
+    }
+    assert_eq!(client.ask("FT.DICTADD words a b"), ":2");
+    running.restart();
+    let found = || running.connect().whole("FT.SEARCH trips aircraft NOCONTENT");
+    assert_eq!(eventually(|| Some(found()).filter(|reply| reply.starts_with('*'))), "*[:1 $flight:1]");
+    let mut client = running.connect();
+    assert_eq!(client.whole("FT.SYNDUMP flights"), "*[$aircraft *[$craft] $plane *[$craft]]");
+    assert_eq!(client.whole("FT.DICTDUMP words"), "*[$a $b]");
+    assert_eq!(client.whole("FT.TAGVALS trips dest"), "*[$lax]");
+    assert_eq!(client.ask("FT.SEARCH trips \"@distance:[0 1]\" NOCONTENT"), "*[:0]");
+    assert_eq!(client.ask("FT.DROPINDEX trips"), "+OK");
+    assert_eq!(client.ask("FT.ALIASDEL trips"), "-Alias does not exist");
+    running.restart();
+    let listed = || running.connect().whole("FT._LIST");
+    assert_eq!(eventually(|| Some(listed()).filter(|reply| reply.starts_with('*'))), "*[]");
+}
+
+#[test]
+fn an_index_is_dropped_with_its_keys_for_good() {
+    let mut running = Running::start(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut client = running.connect();
+    for id in 0..1_000 {
+        client.ask(&format!("HSET flight:{id} dest LAX"));
+    }
+    client.ask("SET flight:text kept");
+    client.ask("HSET train:1 dest LAX");
+    assert_eq!(client.ask("WATCH flight:7"), "+OK");
+    let mut other = running.connect();
+    assert_eq!(other.ask("FT.CREATE flights ON HASH PREFIX 1 flight: SCHEMA dest TAG"), "+OK");
+    assert_eq!(other.ask("FT.DROPINDEX flights DD"), "+OK");
+    assert_eq!(other.ask("DBSIZE"), ":2");
+    // Those who watch a key hear of it.
+    client.ask("MULTI");
+    client.ask("SET flight:7 x");
+    assert_eq!(client.whole("EXEC"), "*-1");
+    running.restart();
+    let size = || Some(running.connect().ask("DBSIZE")).filter(|reply| reply.starts_with(':'));
+    assert_eq!(eventually(size), ":2");
+}

@@ -17,6 +17,21 @@ pub enum SearchError {
     /// An index of this name is there.
     #[error("Index already exists")]
     IndexExists,
+    /// The name is an alias already, or the name of an index.
+    #[error("Alias already exists")]
+    AliasExists,
+    /// The name is no alias.
+    #[error("Alias does not exist")]
+    NoAlias,
+    /// An alias is for an index.
+    #[error("Unknown index name (or name is an alias itself)")]
+    NoAliasOf,
+    /// Tags of a field that the index does not have.
+    #[error("No such field")]
+    NoField,
+    /// Tags of a field of another type.
+    #[error("Not a tag field")]
+    NotTags,
     /// There is no such cursor, or not any longer.
     #[error("ERR Cursor not found, id: {0}; it was read to its end, or nobody read it for its MAXIDLE")]
     NoCursor(u64),

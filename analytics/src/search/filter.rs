@@ -1,5 +1,6 @@
 //! Turns a query into a filter of rows.
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::{Expr, lit};
 
 use super::error::SearchError;
@@ -41,6 +42,10 @@ fn condition(
             let rule = Rule::tags(wanted.clone(), separator, case_sensitive);
             let (name, is_each) = table.texts(attribute);
             matches(column(&name), rule, is_each)
+        }
+        Query::Missing(name) => {
+            let attribute = searched(table, name)?;
+            column(&table.want(attribute.source.clone(), DataType::BinaryView)).is_null()
         }
         Query::Range(name, low, high) => {
             let attribute = searched(table, name)?;
@@ -89,6 +94,13 @@ fn words(fields: Option<&[String]>, pattern: &Pattern, table: &mut Table<'_>) ->
             index.name
         )));
     }
+    let pattern = match pattern {
+        Pattern::Phrase(words) if words.len() == 1 => {
+            let synonyms = index.synonyms_of(&words[0]);
+            if synonyms.len() > 1 { Pattern::one_of(synonyms) } else { pattern.clone() }
+        }
+        pattern => pattern.clone(),
+    };
     let mut found = Vec::new();
     for attribute in attributes {
         if !matches!(attribute.form, Form::Text { .. }) {

@@ -17,7 +17,7 @@ use crate::statement::query::Fetching;
 
 use super::error::SearchError;
 use super::filter::{filter_of, range};
-use super::index::{Form, Index};
+use super::index::{Form, Index, Kind};
 use super::options::Common;
 use super::parser::{Bound, Query, parse, parse_bound};
 use super::table::{Table, column};
@@ -26,7 +26,7 @@ use super::tree::{Tree, results};
 use super::words::Words;
 
 /// Keys that one reply may skip and show, as in RediSearch.
-const SHOWN_MAX: usize = 1_000_000;
+pub(super) const SHOWN_MAX: usize = 1_000_000;
 /// Keys that are shown if nothing is said.
 const SHOWN_DEFAULT: usize = 10;
 /// The score of every key.
@@ -211,9 +211,13 @@ fn returned(index: &Index, given: &[String]) -> Result<Content, SearchError> {
     while !words.is_empty() {
         let word = words.next("a field behind RETURN")?;
         let name = if words.take("AS") { words.next("a name behind AS")? } else { word };
-        fields.push((index.source_of(word)?, name.to_owned()));
+        // A name that a document cannot have is not found, as in RediSearch.
+        let is_path = index.kind == Kind::Hash || word.starts_with('$') || word == "__key";
+        if is_path || index.attribute_named(word).is_some() {
+            fields.push((index.source_of(word)?, name.to_owned()));
+        }
     }
-    Ok(if fields.is_empty() { Content::None } else { Content::Some(fields) })
+    Ok(if given.is_empty() { Content::None } else { Content::Some(fields) })
 }
 
 async fn count_of(mut outcome: Outcome) -> Result<i64, SearchError> {

@@ -1,6 +1,8 @@
 //! The declaration of a search index: its keys, and the fields that queries can name. An index holds no data;
 //! each query reads the store.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::table::declaration::{Layout, Source, Step, parse_path};
 
 use super::error::SearchError;
@@ -102,6 +104,10 @@ pub(super) struct Index {
     pub attributes: Vec<Attribute>,
     /// The words that declare it, its name first.
     pub words: Vec<String>,
+    /// Whether it was declared to have no stop words, which no index has.
+    pub says_no_stop_words: bool,
+    /// Words that stand for each other, by the name of their group.
+    pub synonyms: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Index {
@@ -115,6 +121,8 @@ impl Index {
             prefixes: Vec::new(),
             attributes: Vec::new(),
             words: all.to_vec(),
+            says_no_stop_words: false,
+            synonyms: BTreeMap::new(),
         };
         while !words.take("SCHEMA") {
             index.option(&mut words)?;
@@ -159,6 +167,7 @@ impl Index {
                         "STOPWORDS are not there, every word counts: use STOPWORDS 0, or leave it out",
                     );
                 }
+                self.says_no_stop_words = true;
             }
             // These save memory in RediSearch; an index here holds no data.
             "NOOFFSETS" | "NOHL" | "NOFIELDS" | "NOFREQS" | "MAXTEXTFIELDS" => {}
@@ -253,6 +262,12 @@ impl Index {
     /// The attribute of this name.
     pub(super) fn attribute_named(&self, name: &str) -> Option<&Attribute> {
         self.attributes.iter().find(|attribute| attribute.name == name)
+    }
+
+    /// The words that a word stands for, itself among them.
+    pub(super) fn synonyms_of<'i>(&'i self, word: &'i str) -> BTreeSet<&'i str> {
+        let groups = self.synonyms.values().filter(|group| group.contains(word)).flatten();
+        groups.map(String::as_str).chain([word]).collect()
     }
 
     /// How its keys begin, without those of which another is the beginning: each key has one of them.

@@ -18,6 +18,19 @@ use super::index::{Attribute, Form, Index};
 use super::table::{Table, column};
 use super::tree::{Tree, number_text};
 
+/// Counts and sizes of what an index of RediSearch holds. One here holds no data.
+const HELD: [&str; 9] = [
+    "num_terms",
+    "num_records",
+    "inverted_sz_mb",
+    "vector_index_sz_mb",
+    "total_inverted_index_blocks",
+    "offset_vectors_sz_mb",
+    "doc_table_size_mb",
+    "sortable_values_size_mb",
+    "key_table_size_mb",
+];
+
 /// The reply to `FT.INFO`.
 pub(super) async fn info(
     analytics: &Arc<Analytics>,
@@ -40,13 +53,15 @@ pub(super) async fn info(
             ("Index Errors", Tree::map([("indexing failures", Tree::Integer(*failures))])),
         ])
     });
-    Ok(Tree::map([
+    let mut pairs = vec![
         ("index_name", Tree::text(index.name.as_str())),
         ("index_options", Tree::Array(Vec::new())),
         ("index_definition", definition),
         ("attributes", Tree::Array(attributes)),
         ("num_docs", Tree::Integer(keys)),
+        ("max_doc_id", Tree::Integer(keys)),
         ("hash_indexing_failures", Tree::Integer(failed)),
+        ("total_indexing_time", Tree::text("0")),
         // There is nothing to be built: each query reads the keys as they are.
         ("indexing", Tree::Integer(0)),
         ("percent_indexed", Tree::text("1")),
@@ -60,7 +75,12 @@ pub(super) async fn info(
             ]),
         ),
         ("field statistics", Tree::Array(statistics.collect())),
-    ]))
+    ];
+    pairs.extend(HELD.map(|name| (name, Tree::Integer(0))));
+    if index.says_no_stop_words {
+        pairs.push(("stopwords_list", Tree::Array(Vec::new())));
+    }
+    Ok(Tree::Map(pairs.into_iter().map(|(name, value)| (Tree::text(name), value)).collect()))
 }
 
 /// Keys, and for each attribute the values that are there and cannot be read as what it is.

@@ -15,6 +15,8 @@ use datafusion::logical_expr::{
 pub(super) enum Pattern {
     /// Exactly these words, in order; for a tag, the one.
     Phrase(Vec<String>),
+    /// One of these words, which are sorted.
+    OneOf(Vec<String>),
     /// A word that begins, ends, or has somewhere in it, this.
     Part {
         /// The text that is looked for.
@@ -37,6 +39,13 @@ impl Pattern {
         Pattern::Phrase(vec![text])
     }
 
+    /// One of some words.
+    pub(super) fn one_of<'w>(words: impl IntoIterator<Item = &'w str>) -> Pattern {
+        let mut words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        words.sort_unstable();
+        Pattern::OneOf(words)
+    }
+
     /// A part of a word or tag.
     pub(super) fn part_of(text: String, is_open_before: bool, is_open_behind: bool) -> Pattern {
         Pattern::Part { text, is_open_before, is_open_behind }
@@ -47,6 +56,10 @@ impl Pattern {
             Pattern::Phrase(words) => {
                 Pattern::Phrase(words.into_iter().map(|word| word.to_lowercase()).collect())
             }
+            Pattern::OneOf(words) => {
+                let words: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
+                Pattern::one_of(words.iter().map(String::as_str))
+            }
             Pattern::Part { text, is_open_before, is_open_behind } => {
                 Pattern::Part { text: text.to_lowercase(), is_open_before, is_open_behind }
             }
@@ -56,6 +69,7 @@ impl Pattern {
     fn is_word(&self, word: &str) -> bool {
         match self {
             Pattern::Phrase(words) => matches!(words.as_slice(), [only] if only == word),
+            Pattern::OneOf(words) => words.binary_search_by(|one| one.as_str().cmp(word)).is_ok(),
             Pattern::Part { text, is_open_before: true, is_open_behind: true } => {
                 word.contains(text.as_str())
             }
@@ -127,6 +141,28 @@ fn is_tag(tag: &str, wanted: &[Pattern], case_sensitive: bool) -> bool {
             wanted.iter().any(|pattern| pattern.is_word(&tag))
         }
     }
+}
+
+/// The tags of a value, without empty ones; `is_each`: the text is a JSON array of texts.
+pub(super) fn tags_of(
+    text: &str,
+    separator: Option<char>,
+    case_sensitive: bool,
+    is_each: bool,
+) -> Vec<String> {
+    let texts: Vec<String> = match is_each {
+        true => serde_json::from_str(text).unwrap_or_default(),
+        false => vec![text.to_owned()],
+    };
+    let tag = |tag: &str| match case_sensitive {
+        true => tag.trim().to_owned(),
+        false => tag.trim().to_lowercase(),
+    };
+    let tags = texts.iter().flat_map(|text| match separator {
+        Some(separator) => text.split(separator).map(tag).collect(),
+        None => vec![tag(text)],
+    });
+    tags.filter(|tag| !tag.is_empty()).collect()
 }
 
 /// A function of SQL that says whether a text matches; never NULL.

@@ -3,7 +3,7 @@
 //! ```text
 //!   any    = all { "|" all }
 //!   all    = part { part }
-//!   part   = "-" part | "(" any ")" | "*" | [ "@" name { "|" name } ":" ] value
+//!   part   = "-" part | "(" any ")" | "*" | "ismissing(@" name ")" | [ "@" name { "|" name } ":" ] value
 //!   value  = "{" tag { "|" tag } "}" | "[" bound bound "]" | "(" any ")" | "\"" word … "\"" | word
 //! ```
 //!
@@ -19,6 +19,8 @@ use super::matching::{Pattern, split_words};
 const QUERY_BYTES_MAX: usize = 1 << 20;
 /// Parts of a query; alternatives of a tag count, too.
 const PARTS_MAX: usize = 4096;
+/// The beginning of the function that asks for keys without a field.
+const IS_MISSING: &str = "ismissing(@";
 /// Brackets within brackets.
 const DEPTH_MAX: usize = 64;
 
@@ -39,6 +41,8 @@ pub(super) enum Query {
     Tags(String, Vec<Pattern>),
     /// A range of a field.
     Range(String, Bound, Bound),
+    /// Keys without this field.
+    Missing(String),
 }
 
 /// An end of a range.
@@ -182,6 +186,7 @@ impl Parser<'_> {
         }
         let part = match self.peek() {
             Some('@') => self.field()?,
+            _ if self.text[self.at..].starts_with(IS_MISSING) => self.missing()?,
             Some('*') if self.text[self.at + 1..].chars().next().is_none_or(ends_star) => {
                 self.bump();
                 Query::All
@@ -189,6 +194,19 @@ impl Parser<'_> {
             _ => self.value(fields)?,
         };
         Ok(if is_negated { Query::Not(Box::new(part)) } else { part })
+    }
+
+    fn missing(&mut self) -> Result<Query, SearchError> {
+        self.at += IS_MISSING.len();
+        let mut name = String::new();
+        loop {
+            match self.bump() {
+                Some(')') if !name.is_empty() => return Ok(Query::Missing(name)),
+                Some('\\') => name.extend(self.bump()),
+                Some(letter) if letter != ')' && !letter.is_whitespace() => name.push(letter),
+                _ => return Err(self.refused("it is ismissing(@field)")),
+            }
+        }
     }
 
     fn field(&mut self) -> Result<Query, SearchError> {
@@ -478,6 +496,7 @@ mod tests {
             ("\"Exact  Phrase\"", word(None, "exact phrase")),
             ("foo\\-bar", word(None, "foo bar")),
             ("$word", word(None, "two words")),
+            ("ismissing(@a\\ b)", Query::Missing("a b".to_owned())),
             ("pre*", Query::Words(None, Pattern::part_of("pre".to_owned(), false, true))),
             ("*fix", Query::Words(None, Pattern::part_of("fix".to_owned(), true, false))),
             ("@f:[1 2]", range(1.0, false, 2.0, false)),

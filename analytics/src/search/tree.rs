@@ -24,6 +24,8 @@ pub enum Tree {
     Bulk(Vec<u8>),
     /// Some in a row.
     Array(Vec<Tree>),
+    /// Some in no order.
+    Set(Vec<Tree>),
     /// Pairs; in RESP2 a row of both.
     Map(Vec<(Tree, Tree)>),
 }
@@ -37,6 +39,11 @@ impl Tree {
     /// Texts.
     pub fn texts<S: Into<String>>(texts: impl IntoIterator<Item = S>) -> Tree {
         Tree::Array(texts.into_iter().map(Tree::text).collect())
+    }
+
+    /// A set of texts.
+    pub fn set<S: Into<String>>(texts: impl IntoIterator<Item = S>) -> Tree {
+        Tree::Set(texts.into_iter().map(Tree::text).collect())
     }
 
     /// A map whose names are texts.
@@ -60,7 +67,7 @@ impl Tree {
         const PART: usize = size_of::<Tree>();
         PART + match self {
             Tree::Bulk(bytes) => bytes.len(),
-            Tree::Array(parts) => parts.iter().map(Tree::bytes).sum(),
+            Tree::Array(parts) | Tree::Set(parts) => parts.iter().map(Tree::bytes).sum(),
             Tree::Map(pairs) => pairs.iter().map(|(name, value)| name.bytes() + value.bytes()).sum(),
             _ => 0,
         }

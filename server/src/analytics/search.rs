@@ -30,6 +30,8 @@ pub enum Tree {
     Bulk(Vec<u8>),
     /// Some in a row.
     Array(Vec<Tree>),
+    /// Some in no order.
+    Set(Vec<Tree>),
     /// Pairs; in RESP2 a row of both.
     Map(Vec<(Tree, Tree)>),
 }

@@ -14,6 +14,7 @@ use crate::execute::spec::Flags;
 const READS: Flags = Flags::READONLY.with(Flags::NO_MULTI).with(Flags::NOSCRIPT);
 const DECLARES: Flags = Flags::NO_MULTI.with(Flags::NOSCRIPT);
 const ALL_KEYS: &str = "O(N) where N is the number of keys that are read; other clients do not wait";
+const TERMS: &str = "O(N) where N is the number of terms that are declared";
 const SMALL: &str = "O(N) where N is the number of indexes";
 
 /// The rows of this family.
@@ -30,6 +31,26 @@ pub(super) const COMMANDS: &[Command] = &[
         .complexity(ALL_KEYS),
     row("ft.cursor", -4, READS, "1.1.0", "Reads on from a cursor, or ends it.", ft)
         .complexity("O(N) where N is the number of rows that are read"),
+    row("ft.aliasadd", 3, DECLARES, "1.0.0", "Gives an index another name.", ft).complexity(SMALL),
+    row("ft.aliasupdate", 3, DECLARES, "1.0.0", "Gives an index a name that another may have.", ft)
+        .complexity(SMALL),
+    row("ft.aliasdel", 2, DECLARES, "1.0.0", "Takes away another name of an index.", ft).complexity(SMALL),
+    row("ft.tagvals", 3, READS, "1.0.0", "Returns all tags of a field.", ft).complexity(ALL_KEYS),
+    row("ft.profile", -5, READS, "2.2.0", "Runs a search or an aggregate, and says what it took.", ft)
+        .complexity(ALL_KEYS),
+    row("ft.config", -2, READS, "1.0.0", "Shows the limits of search.", ft).complexity("O(1)"),
+    row("ft.dictadd", -3, DECLARES, "1.4.0", "Adds terms to a dictionary.", ft).complexity(TERMS),
+    row("ft.dictdel", -3, DECLARES, "1.4.0", "Removes terms of a dictionary.", ft).complexity(TERMS),
+    row("ft.dictdump", 2, READS, "1.4.0", "Returns the terms of a dictionary.", ft).complexity(TERMS),
+    row("ft.synupdate", -4, DECLARES, "1.2.0", "Adds words to a group of synonyms.", ft).complexity(TERMS),
+    row("ft.syndump", 2, READS, "1.2.0", "Returns the synonyms of an index.", ft).complexity(TERMS),
+    row("ft.spellcheck", -3, READS, "1.4.0", "Not there: corrects the words of a query.", ft)
+        .complexity("O(1)"),
+    row("ft.sugadd", -4, READS, "1.0.0", "Not there: adds a suggestion.", ft).complexity("O(1)"),
+    row("ft.sugget", -3, READS, "1.0.0", "Not there: completes a word.", ft).complexity("O(1)"),
+    row("ft.sugdel", 3, READS, "1.0.0", "Not there: removes a suggestion.", ft).complexity("O(1)"),
+    row("ft.suglen", 2, READS, "1.0.0", "Not there: counts suggestions.", ft).complexity("O(1)"),
+    row("ft.explaincli", -3, READS, "1.0.0", "Shows how a query is read, in lines.", ft).complexity("O(1)"),
     row("ft.explain", -3, READS, "1.0.0", "Shows how a query is read.", ft).complexity("O(1)"),
 ];
 
@@ -71,6 +92,10 @@ fn reply(out: &mut Writer<'_>, tree: &Tree) {
         Tree::Bulk(bytes) => out.bulk(bytes),
         Tree::Array(parts) => {
             out.array(parts.len());
+            parts.iter().for_each(|part| reply(out, part));
+        }
+        Tree::Set(parts) => {
+            out.set(parts.len());
             parts.iter().for_each(|part| reply(out, part));
         }
         Tree::Map(pairs) => {
