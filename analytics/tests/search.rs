@@ -46,7 +46,7 @@ fn line(tree: &Tree) -> String {
         Tree::Integer(number) => format!(":{number}"),
         Tree::Double(number) => number.to_string(),
         Tree::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Tree::Array(parts) => joined(parts.iter().map(line).collect()),
+        Tree::Array(parts) | Tree::Set(parts) => joined(parts.iter().map(line).collect()),
         Tree::Map(pairs) => joined(pairs.iter().flat_map(|(a, b)| [line(a), line(b)]).collect()),
     }
 }
@@ -94,6 +94,8 @@ async fn queries_find_what_they_name() {
         ("@price:[-inf (20]", ":1 p:1"),
         // A key without a price, or with one that cannot be read, is not between these.
         ("-@price:[0 100]", ":2 p:3 q:4"),
+        ("ismissing(@price)", ":1 q:4"),
+        ("-ismissing(@price) room", ":0"),
         ("@price:[0 15] | @tags:{wood}", ":2 p:1 q:4"),
         ("(@tags:{room} -@name:chair) | bottle", ":2 p:2 q:4"),
     ] {
@@ -138,7 +140,7 @@ async fn options_say_what_is_shown() {
         ("FT.SEARCH i @name:[1 2]", "is TEXT"),
         ("FT.INFO nothing", "-Unknown Index name"),
         ("FT.DROPINDEX nothing", "-Unknown Index name"),
-        ("FT.DROPINDEX i DD", "DD is not there"),
+        ("FT.DROPINDEX i XX", "it is FT.DROPINDEX index [DD], not XX"),
         ("FT.CREATE i SCHEMA a TAG", "-Index already exists"),
         ("FT.CURSOR READ i 7", "Cursor not found, id: 7"),
         ("FT.AGGREGATE i * GROUPBY 1 @none", "Property `none` not loaded nor in schema"),

@@ -59,8 +59,8 @@ pub(super) async fn info(
         ("index_definition", definition),
         ("attributes", Tree::Array(attributes)),
         ("num_docs", Tree::Integer(keys)),
-        ("max_doc_id", Tree::Integer(keys)),
         ("hash_indexing_failures", Tree::Integer(failed)),
+        ("max_doc_id", Tree::Integer(keys)),
         ("total_indexing_time", Tree::text("0")),
         // There is nothing to be built: each query reads the keys as they are.
         ("indexing", Tree::Integer(0)),
