@@ -456,6 +456,15 @@ fn what_is_deep_or_would_become_large_is_refused_and_nothing_has_changed() {
     assert_eq!(deeper, "-ERR recursion limit exceeded");
     let deeper = ask(&mut client, &["JSON.SET", "k", &(innermost.clone() + "[0]"), "{}"]);
     assert_eq!(deeper, "-ERR recursion limit exceeded");
+    let deeper: [&[&str]; 3] = [
+        &["JSON.ARRINSERT", "k", &innermost, "0", "[]"],
+        &["JSON.MERGE", "k", &innermost, "[[]]"],
+        &["JSON.MSET", "other", "$", "1", "k", &innermost, "[{}]"],
+    ];
+    for request in deeper {
+        assert_eq!(ask(&mut client, request), "-ERR recursion limit exceeded", "{request:?}");
+    }
+    assert_eq!(ask(&mut client, &["EXISTS", "other"]), ":0");
     assert_eq!(ask(&mut client, &["JSON.GET", "k", &innermost]), "$[[1]]");
     // Each value once, though the path says it again and again: 127 - 49 are so deep, and the number.
     let types = ask(&mut client, &["JSON.TYPE", "k", &("$".to_owned() + &"..*".repeat(50))]);
@@ -468,6 +477,10 @@ fn what_is_deep_or_would_become_large_is_refused_and_nothing_has_changed() {
     let too_long = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)";
     assert_eq!(ask(&mut client, &["JSON.SET", "many", "$[*]", &long]), too_long);
     assert_eq!(ask(&mut client, &["JSON.ARRAPPEND", "many", "$..l", &long]), too_long);
+    let member = format!("{{\"m\":{long}}}");
+    assert_eq!(ask(&mut client, &["JSON.MERGE", "many", "$[*]", &member]), too_long);
+    assert_eq!(ask(&mut client, &["JSON.ARRINSERT", "many", "$..l", "0", &long]), too_long);
+    assert_eq!(ask(&mut client, &["JSON.MSET", "other", "$", "1", "many", "$[*]", &long]), too_long);
     assert_eq!(ask(&mut client, &["JSON.GET", "many", "INDENT", &"x".repeat(100_000), "$"]), too_long);
     let zeros = format!("$[{}]", vec!["0"; 5_000].join(","));
     assert_eq!(ask(&mut client, &["JSON.GET", "many", &zeros]), bulk(&json!([{"l": []}])));
