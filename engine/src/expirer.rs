@@ -12,7 +12,9 @@ const SHRINKS_AT_ONCE: usize = 64;
 pub(crate) fn turn(store: &Store) {
     store.views().enforce_limits();
     if store.expiry().is_active() {
+        let began = store.clock().monotonic();
         expire_due(store, store.now());
+        store.expiry().note_took(store.clock().monotonic().saturating_sub(began));
     }
     shrink_tables(store);
 }

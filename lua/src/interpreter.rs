@@ -6,6 +6,7 @@ use std::rc::Rc;
 use mlua::{Error, Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
 use tarn_resp::{Protocol, Writer};
 
+use crate::errors::Errors;
 use crate::host::{HOST, Host};
 use crate::random::Random;
 use crate::state::State;
@@ -50,6 +51,8 @@ pub struct Interpreter {
     state: Rc<State>,
     /// Calls a function, and returns its value or its error with the place.
     guarded: Function,
+    /// The errors that the last script has replied.
+    errors: RefCell<Errors>,
 }
 
 impl Interpreter {
@@ -84,7 +87,7 @@ impl Interpreter {
         })?;
         lua.set_memory_limit(limits.memory_bytes)?;
         let globals = lua.globals();
-        Ok(Interpreter { lua, limits, globals, state, guarded })
+        Ok(Interpreter { lua, limits, globals, state, guarded, errors: RefCell::default() })
     }
 
     /// Compiles a script. `name` is what errors call it.
@@ -109,6 +112,7 @@ impl Interpreter {
     ) -> Result<(), Failure> {
         self.state.protocol.set(Protocol::Resp2);
         self.state.is_aborted.set(false);
+        self.errors.take();
         let before = reply.len();
         let outcome = self.run_inner(program, keys, args, host, reply);
         if self.memory_bytes() > self.limits.memory_bytes / 2 {
@@ -118,14 +122,26 @@ impl Interpreter {
         let failure = match outcome {
             Ok(None) if !self.state.is_aborted.get() => return Ok(()),
             Ok(failure) => failure,
-            Err(error) => Some(self.failure(&error)),
+            Err(error) => Some((self.failure(&error), false)),
         };
         reply.truncate(before);
-        Err(match failure {
-            Some(Failure::Error { place, .. }) if self.state.is_aborted.get() => Failure::Aborted { place },
+        let (failure, is_known) = match failure {
+            Some((Failure::Error { place, .. }, _)) if self.state.is_aborted.get() => {
+                (Failure::Aborted { place }, false)
+            }
             Some(failure) => failure,
-            None => Failure::Aborted { place: None },
-        })
+            None => (Failure::Aborted { place: None }, false),
+        };
+        let text = if let Failure::Error { message, .. } = &failure { message } else { &b"ERR"[..] };
+        // What it would have replied before that is not sent.
+        self.errors.take();
+        self.errors.borrow_mut().note(text, is_known);
+        Err(failure)
+    }
+
+    /// The errors that the script which ran last has replied.
+    pub fn take_errors(&self) -> Errors {
+        self.errors.take()
     }
 
     fn run_inner<'k>(
@@ -135,7 +151,7 @@ impl Interpreter {
         args: impl Iterator<Item = &'k [u8]>,
         host: &mut dyn Host,
         reply: &mut Writer<'_>,
-    ) -> mlua::Result<Option<Failure>> {
+    ) -> mlua::Result<Option<(Failure, bool)>> {
         self.globals.raw_set("KEYS", self.strings(keys)?)?;
         self.globals.raw_set("ARGV", self.strings(args)?)?;
         let values: MultiValue = HOST.set(host, || self.guarded.call(&program.0))?;
@@ -143,9 +159,10 @@ impl Interpreter {
         let has_run = matches!(values.next(), Some(Value::Boolean(true)));
         let value = values.next().unwrap_or(Value::Nil);
         if !has_run {
-            return Ok(Some(self.failure_of(&value)?));
+            let is_known = value.as_table().is_some_and(|table| answer::is_counted(table).unwrap_or(false));
+            return Ok(Some((self.failure_of(&value)?, is_known)));
         }
-        answer::write(reply, &value, self.state.protocol.get())?;
+        answer::write(reply, &value, self.state.protocol.get(), &mut self.errors.borrow_mut())?;
         Ok(None)
     }
 

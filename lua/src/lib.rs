@@ -18,6 +18,7 @@
 
 mod answer;
 mod api;
+mod errors;
 mod host;
 mod interpreter;
 mod library;
@@ -27,6 +28,7 @@ mod reply;
 mod sandbox;
 mod state;
 
+pub use errors::Errors;
 pub use host::{Abort, Host};
 pub use interpreter::{Failure, Interpreter, Limits, Program};
 

@@ -61,6 +61,11 @@ fn describe(lua: &Lua, problem: &Value) -> Result<Table> {
         Value::String(text) => Some([b"ERR ", &*text.as_bytes()].concat()),
         other => Some(format!("ERR {}", other.to_string()?).into_bytes()),
     };
+    if let Value::Error(error) = problem
+        && matches!(raise::raised(error).map(|raised| raised.form), Some(Form::Reply { ignore_stats: true }))
+    {
+        table.raw_set("ignore_error_stats_update", true)?;
+    }
     if let Some(text) = text {
         table.raw_set("err", lua.create_string(text)?)?;
     }

@@ -30,6 +30,8 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
     }
     server.live.update(new);
     server.slowlog.set_len_max(new.slowlog_max_len);
+    server.large_requests.set_len_max(new.commandlog_large_request_max_len);
+    server.large_replies.set_len_max(new.commandlog_large_reply_max_len);
     set_encoding_limits(new);
     if new.loglevel != old.loglevel {
         logging::set_level(new.loglevel);

@@ -18,6 +18,7 @@ use crate::config::live::Live;
 use crate::net::attempts::Attempts;
 use crate::net::clients::Clients;
 use crate::net::pause::Pause;
+use crate::observe::hotkeys::HotKeys;
 use crate::observe::keyspace::{Counts, Keyspace};
 use crate::observe::process::Heap;
 use crate::observe::rates::Rates;
@@ -48,6 +49,12 @@ pub struct Shared {
     pub attempts: Attempts,
     /// Slow commands.
     pub slowlog: SlowLog,
+    /// Large requests, with their bytes.
+    pub large_requests: SlowLog,
+    /// Requests with large replies, with the bytes of these.
+    pub large_replies: SlowLog,
+    /// Keys on which much is spent.
+    pub hot_keys: HotKeys,
     /// Channels and their subscribers.
     pub pubsub: PubSub,
     /// Scripts, known and running.
@@ -85,8 +92,11 @@ impl Shared {
     pub fn new(config: Arc<ConfigStore>, slots: usize) -> Shared {
         let settings = config.snapshot();
         let (workers, databases) = (settings.threads(), settings.databases);
-        let slowlog = SlowLog::default();
-        slowlog.set_len_max(settings.slowlog_max_len);
+        let log = |len_max| {
+            let log = SlowLog::default();
+            log.set_len_max(len_max);
+            log
+        };
         let started_unix_ms = SystemClock::new().unix_ms();
         let (empty_store, _background) = Engine::unlogged(databases, workers, Arc::new(SystemClock::new()));
         Shared {
@@ -97,7 +107,10 @@ impl Shared {
             rates: Rates::default(),
             clients: Clients::default(),
             attempts: Attempts::default(),
-            slowlog,
+            slowlog: log(settings.slowlog_max_len),
+            large_requests: log(settings.commandlog_large_request_max_len),
+            large_replies: log(settings.commandlog_large_reply_max_len),
+            hot_keys: HotKeys::default(),
             pubsub: PubSub::new(workers),
             scripts: Scripts::new(workers),
             pause: Pause::default(),

@@ -160,12 +160,16 @@ const ONLY_TARN: [&str; 32] = [
     "view-memory-limit",
 ];
 
-/// Newer names of directives of redis-server 7.0.
-const NEWER_NAMES: [&str; 8] = [
+/// Newer names of directives of redis-server 7.0, and newer directives that Tarn obeys.
+const NEWER_NAMES: [&str; 12] = [
     "aof-rewrite-cpulist",
     "bgsave-cpulist",
     "bio-cpulist",
     "commandlog-execution-slower-than",
+    "commandlog-large-reply-max-len",
+    "commandlog-large-request-max-len",
+    "commandlog-reply-larger-than",
+    "commandlog-request-larger-than",
     "commandlog-slow-execution-max-len",
     "primaryauth",
     "primaryuser",
@@ -281,6 +285,7 @@ fn is_comparable(directive: &Directive) -> bool {
         && !directive.name.starts_with("tls-")
         && !directive.name.starts_with("cluster-announce")
         && !directive.name.ends_with("cpulist")
+        && !directive.name.starts_with("commandlog-")
         && directive.name != "replicaof"
 }
 

@@ -22,6 +22,8 @@ pub trait Listener: Send + Sync {
 pub struct Expiry {
     listener: OnceLock<Box<dyn Listener>>,
     expired: AtomicU64,
+    /// Nanoseconds that the expirer has taken to delete what was due.
+    took_ns: AtomicU64,
     /// Whether keys that no command touches are deleted.
     active: AtomicBool,
     /// Expired keys are left where they are for now.
@@ -35,6 +37,7 @@ impl Default for Expiry {
         Expiry {
             listener: OnceLock::new(),
             expired: AtomicU64::new(0),
+            took_ns: AtomicU64::new(0),
             active: AtomicBool::new(true),
             held: AtomicBool::new(false),
             cycle_ms: AtomicU64::new(CYCLE_MS),
@@ -52,6 +55,16 @@ impl Expiry {
     /// Keys that were deleted because they expired.
     pub fn expired_keys(&self) -> u64 {
         self.expired.load(Ordering::Relaxed)
+    }
+
+    /// The time that the expirer has taken to delete what was due.
+    pub fn took(&self) -> Duration {
+        Duration::from_nanos(self.took_ns.load(Ordering::Relaxed))
+    }
+
+    /// Notes that the expirer has taken so long.
+    pub(crate) fn note_took(&self, took: Duration) {
+        self.took_ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// Has `listener` told of each key that was deleted as it had expired.

@@ -44,6 +44,14 @@ pub(super) const COMMANDS: &[Command] = &[row(
 .subcommands(&[
     sub("caching", 3, PLAIN, "6.0.0", "Refused: there is no client-side caching.", caching),
     sub(
+        "capa",
+        -3,
+        PLAIN.with(Flags::ALLOW_BUSY),
+        "8.0.0",
+        "Is told what the client understands, as in Valkey; nothing that is done depends on it.",
+        capa,
+    ),
+    sub(
         "durability",
         -2,
         PLAIN,
@@ -82,6 +90,12 @@ fn caching<'a>(_: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError>
         "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT \
          mode enabled",
     ))
+}
+
+fn capa<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    // As in Valkey, words that are not known are passed over.
+    cx.reply.ok();
+    Ok(())
 }
 
 fn durability<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
@@ -238,6 +252,8 @@ struct KillFilter<'a> {
     addr: Option<&'a [u8]>,
     local_addr: Option<&'a [u8]>,
     class: Option<Option<ClientClass>>,
+    /// Seconds since it connected, at least.
+    age_min: Option<u64>,
     spare_me: bool,
 }
 
@@ -248,6 +264,7 @@ impl KillFilter<'_> {
         };
         self.class.is_none_or(|class| class == Some(client.class()))
             && self.id.is_none_or(|id| id == client.id)
+            && self.age_min.is_none_or(|age| client.since.elapsed().as_secs() >= age)
             && is(self.addr, &client.addr)
             && is(self.local_addr, &client.local_addr)
     }
@@ -292,6 +309,11 @@ fn kill_filter(args: Args<'_>) -> Result<KillFilter<'_>, CommandError> {
                 .and_then(|id| u64::try_from(id).ok())
                 .filter(|id| *id > 0);
             filter.id = Some(id.ok_or(CommandError::text("ERR client-id should be greater than 0"))?);
+        } else if is("maxage") {
+            let age = crate::execute::parse::integer(value)
+                .map_err(|_| CommandError::text("ERR maxage is not an integer or out of range"))?;
+            let age = u64::try_from(age).ok().filter(|age| *age > 0);
+            filter.age_min = Some(age.ok_or(CommandError::text("ERR maxage should be greater than 0"))?);
         } else if is("addr") {
             filter.addr = Some(value);
         } else if is("laddr") {

@@ -1,4 +1,4 @@
-//! `DEBUG SLEEP|SET-ACTIVE-EXPIRE|STEPS-FROM|OBJECT|DIGEST|DIGEST-VALUE|PANIC`.
+//! `DEBUG`: what tests of servers and of clients need.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,11 +8,13 @@ use tarn_resp::Args;
 
 use crate::commands::digest::{Digest, of_entry};
 use crate::commands::help::unknown_container;
-use crate::error::CommandError;
+use crate::config::parse_memory;
+use crate::error::{CommandError, printable};
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
+use crate::glob;
 
 const FLAGS: Flags =
     Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::ALONE_IN_EXEC);
@@ -48,9 +50,24 @@ pub(super) const COMMANDS: &[Command] = &[row(
         1,
         &["RO", "access"],
     )]),
+    sub("error", 3, "Replies this text as an error.", error),
     sub("help", 2, "Lists the subcommands.", help),
     sub("object", -3, "Describes the value of a key.", object).keys(&[KeySpec::range(2, 0, 1, &["RO"])]),
+    sub("log", 3, "Writes a line to the log of messages.", log),
     sub("panic", 2, "Ends the server as a fault in it would.", panic),
+    sub(
+        "protocol",
+        3,
+        "Replies a value of a type: string, integer, double, bignum, null, array, set, map, attrib, push, \
+         verbatim, true or false.",
+        super::debug_protocol::protocol,
+    ),
+    sub(
+        "quicklist-packed-threshold",
+        3,
+        "Is told from which size an element of a list stands alone; here that depends on nothing.",
+        quicklist_packed_threshold,
+    ),
     sub(
         "set-active-expire",
         3,
@@ -64,6 +81,12 @@ pub(super) const COMMANDS: &[Command] = &[row(
         "1.0.0",
         "Stops this worker thread, and nobody else, for some seconds.",
         sleep,
+    ),
+    sub(
+        "stringmatch-len",
+        4,
+        "Says whether a pattern matches a string of so many letters a, at most 65536.",
+        stringmatch_len,
     ),
     sub(
         "steps-from",
@@ -109,6 +132,33 @@ fn object<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
         entry.bytes(),
     );
     cx.reply.simple(text);
+    Ok(())
+}
+
+fn error<'a>(_: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    Err(CommandError::owned(String::from_utf8_lossy(args.at(2)).into_owned()))
+}
+
+fn log<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    tracing::warn!("DEBUG LOG: {}", printable(args.at(2)));
+    cx.reply.ok();
+    Ok(())
+}
+
+fn quicklist_packed_threshold<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let refused =
+        CommandError::text("ERR argument must be a memory value bigger than 1 and smaller than 4gb");
+    parse_memory(args.at(2)).filter(|bytes| *bytes < 4 << 30).ok_or(refused)?;
+    cx.reply.ok();
+    Ok(())
+}
+
+fn stringmatch_len<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    const LEN_MAX: usize = 1 << 16;
+    let len = parse::count(args.at(2))?;
+    let len = usize::try_from(len).unwrap_or(LEN_MAX).min(LEN_MAX);
+    let matches = glob::matches(args.at(3), &vec![b'a'; len]);
+    cx.reply.integer(matches.into());
     Ok(())
 }
 

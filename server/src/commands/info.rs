@@ -20,7 +20,7 @@ use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::services::Services;
 use crate::execute::spec::Flags;
-use crate::metrics::figures::{Clients, LogDirectory, Memory, Persistence, setting, word};
+use crate::metrics::figures::{Clients, LogDirectory, Memory, Persistence, backlog_bytes, setting, word};
 use crate::net::listen::Service;
 use crate::observe::keyspace::Counts;
 use crate::observe::latency;
@@ -474,6 +474,7 @@ fn stats(report: &mut Report, cx: &Context<'_, '_>) {
     let wrong: u64 = Service::ALL.iter().map(|service| cx.server.attempts.wrong(*service)).sum();
     report.line("wrong_passwords", wrong);
     report.line("refused_passwords", cx.server.attempts.excessive());
+    report.line("expire_cycle_cpu_milliseconds", cx.keys.store().expiry().took().as_millis());
     report.line("expired_keys", cx.keys.store().expiry().expired_keys());
     report.line("evicted_keys", 0);
     report.line("keyspace_hits", hits);
@@ -577,7 +578,7 @@ fn keyspace(report: &mut Report, cx: &Context<'_, '_>) {
 /// Keys of each database, and how many of them expire; and whether that is so at this moment. Without what is
 /// not durable yet if the client's replies wait for that, as `INFO` itself never waits for the disk. A
 /// transaction sees what it has changed, and waits as ever.
-fn counts_to_tell(cx: &Context<'_, '_>) -> (Counts, bool) {
+pub(super) fn counts_to_tell(cx: &Context<'_, '_>) -> (Counts, bool) {
     let of = |db| (cx.keys.keys(db as u8), cx.keys.expiring(db as u8));
     let counts: Counts = (0..cx.keys.databases()).map(of).collect();
     if cx.server.engine().is_none() {
@@ -623,12 +624,6 @@ fn mean_ttl_ms(cx: &Context<'_, '_>, db: u8) -> u64 {
 fn allocator_name() -> String {
     let version = tikv_jemalloc_ctl::version::read().unwrap_or_default();
     format!("jemalloc-{}", version.split('-').next().unwrap_or_default())
-}
-
-/// Bytes of records that are not on disk yet.
-fn backlog_bytes(server: &Services) -> u64 {
-    let Some(open) = server.store().and_then(|store| store.log.load_full()) else { return 0 };
-    open.log.lock().as_ref().map_or(0, |log| log.appender().backlog_bytes())
 }
 
 /// Bytes as people read them: `1.50M`.

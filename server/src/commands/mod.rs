@@ -10,10 +10,12 @@ mod bits;
 mod checkpoints;
 mod client;
 mod command;
+mod commandlog;
 mod config;
 mod connection;
 mod databases;
 mod debug;
+mod debug_protocol;
 mod decided;
 pub mod digest;
 mod dump;
@@ -22,6 +24,7 @@ mod expiry;
 mod ft;
 mod hashes;
 mod help;
+mod hotkeys;
 mod info;
 mod json;
 mod json_arrays;
@@ -34,6 +37,8 @@ mod lcs;
 mod lists;
 mod lists_blocking;
 mod lists_moving;
+mod lolwut;
+mod memory;
 mod modules;
 mod monitor;
 mod multi_pop;
@@ -69,6 +74,10 @@ const FAMILIES: &[Family] = &[
     ("server", checkpoints::COMMANDS),
     ("server", backups::COMMANDS),
     ("server", server::COMMANDS),
+    ("server", commandlog::COMMANDS),
+    ("server", hotkeys::COMMANDS),
+    ("server", memory::COMMANDS),
+    ("server", lolwut::COMMANDS),
     ("server", config::COMMANDS),
     ("server", info::COMMANDS),
     ("server", latency::COMMANDS),

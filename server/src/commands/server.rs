@@ -1,4 +1,4 @@
-//! Commands about the server: `TIME`, `SHUTDOWN`, `SLOWLOG`, `MEMORY`.
+//! Commands about the server: `TIME`, `SHUTDOWN`, `SLOWLOG`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use crate::error::CommandError;
 use crate::execute::client::After;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
-use crate::execute::spec::{Flags, KeySpec};
+use crate::execute::spec::Flags;
 use crate::persist::shutdown::How;
 use crate::shared::Shared;
 use crate::store::Store;
@@ -42,12 +42,6 @@ pub(super) const COMMANDS: &[Command] = &[
         row("len", 2, ADMIN, "2.2.12", "Counts the slow commands that are kept.", slowlog_len),
         row("reset", 2, ADMIN, "2.2.12", "Forgets the slow commands.", slowlog_reset),
     ]),
-    row("memory", -2, Flags::NONE, "4.0.0", "A container for commands about memory.", unknown_container)
-        .subcommands(&[
-            row("help", 2, ANY_TIME, "4.0.0", "Lists the subcommands.", memory_help),
-            row("usage", -3, Flags::READONLY, "4.0.0", "Returns the bytes that a key takes.", memory_usage)
-                .keys(&[KeySpec::range(2, 0, 1, &["RO"])]),
-        ]),
 ];
 
 fn time<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
@@ -125,18 +119,7 @@ fn slowlog_get<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comma
             count.ok_or(CommandError::text("ERR count should be greater than or equal to -1"))?
         }
     };
-    let entries = cx.server.slowlog.newest(usize::try_from(count).unwrap_or(usize::MAX));
-    cx.reply.array(entries.len());
-    for entry in entries {
-        cx.reply.array(6);
-        cx.reply.integer(entry.id as i64);
-        cx.reply.integer(entry.unix_s as i64);
-        cx.reply.integer(entry.duration_us as i64);
-        cx.reply.array(entry.args.len());
-        entry.args.iter().for_each(|arg| cx.reply.bulk(arg));
-        cx.reply.bulk(entry.addr.to_string().as_bytes());
-        cx.reply.bulk(entry.name.as_bytes());
-    }
+    super::commandlog::write(cx, &cx.server.slowlog, count);
     Ok(())
 }
 
@@ -153,31 +136,5 @@ fn slowlog_reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), Comman
 
 fn slowlog_help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     crate::commands::help::help(cx, "SLOWLOG");
-    Ok(())
-}
-
-fn memory_usage<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    match args.len() {
-        3 => {}
-        5 if args.at(3).eq_ignore_ascii_case(b"samples") => {
-            let samples = crate::execute::parse::integer(args.at(4))?;
-            if samples < 0 {
-                return Err(CommandError::Syntax);
-            }
-        }
-        _ => return Err(CommandError::Syntax),
-    }
-    match cx.entry(args.at(2)) {
-        Some(entry) => {
-            let bytes = entry.bytes() as i64;
-            cx.reply.integer(bytes);
-        }
-        None => cx.reply.null(),
-    }
-    Ok(())
-}
-
-fn memory_help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    crate::commands::help::help(cx, "MEMORY");
     Ok(())
 }

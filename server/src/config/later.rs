@@ -15,7 +15,6 @@ const NO_IO_THREADS: Home = Home::Inert("each of the worker threads reads, runs 
 const ACCEPTS_ALL: Home = Home::Inert("all connections that wait are accepted together");
 const NO_MPTCP: Home = Home::Inert("there is no Multipath TCP");
 const ONE_FORMAT: Home = Home::Inert("messages have one format, with the time in UTC as ISO 8601 has it");
-const SLOW_ONLY: Home = Home::Inert("of the command log there is the part about slow commands: slowlog-*");
 
 /// Sizes and thresholds where -1 stands for none.
 const OR_NONE: Shape = int(-1, i64::MAX);
@@ -41,10 +40,6 @@ pub(super) static LATER: &[D] = &[
     inert("log-format", Shape::Choice(&["legacy", "logfmt"]), "legacy", ONE_FORMAT),
     inert("log-timestamp-format", Shape::Choice(&["legacy", "iso8601", "milliseconds"]), "legacy", ONE_FORMAT)
         .does("iso8601"),
-    inert("commandlog-request-larger-than", OR_NONE, "1048576", SLOW_ONLY).does("-1"),
-    inert("commandlog-large-request-max-len", WIDE, "128", SLOW_ONLY).does("0"),
-    inert("commandlog-reply-larger-than", OR_NONE, "1048576", SLOW_ONLY).does("-1"),
-    inert("commandlog-large-reply-max-len", WIDE, "128", SLOW_ONLY).does("0"),
     inert("availability-zone", TEXT, "", Home::Inert("it is not told to clients")),
     inert("events-per-io-thread", COUNT, "2", NO_IO_THREADS),
     inert("io-threads-always-active", BIT, "no", NO_IO_THREADS),

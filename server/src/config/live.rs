@@ -29,6 +29,9 @@ pub struct Live {
     protected_mode: AtomicBool,
     maxclients: AtomicU64,
     slow_us: AtomicI64,
+    /// Bytes from which a request, and a reply, are large; `u64::MAX`: none is.
+    large_request_bytes: AtomicU64,
+    large_reply_bytes: AtomicU64,
     busy_reply_threshold_ms: AtomicU64,
     latency_tracking: AtomicBool,
     latency_event_ms: AtomicU64,
@@ -50,6 +53,8 @@ impl Live {
             protected_mode: AtomicBool::new(false),
             maxclients: AtomicU64::new(0),
             slow_us: AtomicI64::new(0),
+            large_request_bytes: AtomicU64::new(0),
+            large_reply_bytes: AtomicU64::new(0),
             busy_reply_threshold_ms: AtomicU64::new(0),
             latency_tracking: AtomicBool::new(false),
             latency_event_ms: AtomicU64::new(0),
@@ -78,6 +83,10 @@ impl Live {
         self.protected_mode.store(config.protected_mode, Ordering::Relaxed);
         self.maxclients.store(config.maxclients as u64, Ordering::Relaxed);
         self.slow_us.store(config.slowlog_log_slower_than_us, Ordering::Relaxed);
+        let bytes = |bytes: i64| u64::try_from(bytes).unwrap_or(u64::MAX);
+        let large_request = bytes(config.commandlog_request_larger_than);
+        self.large_request_bytes.store(large_request, Ordering::Relaxed);
+        self.large_reply_bytes.store(bytes(config.commandlog_reply_larger_than), Ordering::Relaxed);
         self.busy_reply_threshold_ms.store(config.busy_reply_threshold_ms, Ordering::Relaxed);
         self.latency_tracking.store(config.latency_tracking, Ordering::Relaxed);
         self.latency_event_ms.store(config.latency_monitor_threshold_ms, Ordering::Relaxed);
@@ -95,6 +104,18 @@ impl Live {
     /// Microseconds from which on a command is slow; negative: none is.
     pub fn slow_us(&self) -> i64 {
         self.slow_us.load(Ordering::Relaxed)
+    }
+
+    /// Whether a request of so many bytes is large.
+    #[inline]
+    pub fn is_large_request(&self, bytes: usize) -> bool {
+        bytes as u64 >= self.large_request_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether a reply of so many bytes is large.
+    #[inline]
+    pub fn is_large_reply(&self, bytes: usize) -> bool {
+        bytes as u64 >= self.large_reply_bytes.load(Ordering::Relaxed)
     }
 
     /// How long a script runs before others are told.

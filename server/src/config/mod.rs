@@ -38,5 +38,6 @@ pub use kinds::{
 pub use notifications::EventClasses;
 pub use rewrite::rewrite_text;
 pub use settings::Config;
+pub(crate) use shape::parse_memory;
 pub use shape::{Shape, Value};
 pub use store::{ChangedDirective, ConfigReader, ConfigStore};

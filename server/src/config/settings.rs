@@ -156,6 +156,14 @@ pub struct Config {
     pub busy_reply_threshold_ms: u64,
     /// Entries of the slow log.
     pub slowlog_max_len: usize,
+    /// Bytes from which a request is large; -1 for none, 0 for all.
+    pub commandlog_request_larger_than: i64,
+    /// Large requests that are kept.
+    pub commandlog_large_request_max_len: usize,
+    /// Bytes from which a reply is large; -1 for none, 0 for all.
+    pub commandlog_reply_larger_than: i64,
+    /// Requests with large replies that are kept.
+    pub commandlog_large_reply_max_len: usize,
     /// Whether the latency of each command is kept in histograms.
     pub latency_tracking: bool,
     /// The percentiles that `INFO latencystats` prints.
@@ -361,6 +369,10 @@ impl Config {
             slowlog_log_slower_than_us: 0,
             busy_reply_threshold_ms: 0,
             slowlog_max_len: 0,
+            commandlog_request_larger_than: 0,
+            commandlog_large_request_max_len: 0,
+            commandlog_reply_larger_than: 0,
+            commandlog_large_reply_max_len: 0,
             latency_tracking: false,
             latency_tracking_info_percentiles: Vec::new(),
             latency_monitor_threshold_ms: 0,

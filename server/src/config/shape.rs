@@ -158,7 +158,7 @@ pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
 }
 
 /// Reads a number of bytes with an optional unit; what does not fit is `u64::MAX`.
-pub(super) fn parse_memory(text: &[u8]) -> Option<u64> {
+pub(crate) fn parse_memory(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(unit_at);

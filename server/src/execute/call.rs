@@ -12,6 +12,7 @@ use crate::execute::command::Command;
 use crate::execute::spec::Flags;
 use crate::execute::steps::Rest;
 use crate::observe::counter::add;
+use crate::observe::slowlog::SlowLog;
 use crate::observe::stats::CommandCounter;
 use crate::observe::stopwatch::{Stopwatch, tick_us};
 use crate::shared::Shared;
@@ -125,6 +126,32 @@ fn note_slow(server: &Shared, client: &Client, args: Args<'_>, now: UnixMs, took
     server.slowlog.push(args, now / 1000, took_us, addr, name);
 }
 
+/// Notes a request whose arguments, or whose reply, are large.
+#[inline]
+pub(crate) fn note_large(server: &Shared, client: &Client, args: Args<'_>, now: UnixMs, reply_bytes: usize) {
+    let live = &server.live;
+    let request_bytes = encoded_len(args);
+    if live.is_large_request(request_bytes) {
+        push_large(&server.large_requests, client, args, now, request_bytes);
+    }
+    if live.is_large_reply(reply_bytes) {
+        push_large(&server.large_replies, client, args, now, reply_bytes);
+    }
+}
+
+#[cold]
+fn push_large(log: &SlowLog, client: &Client, args: Args<'_>, now: UnixMs, bytes: usize) {
+    let name = client.handle.info.lock().name.clone();
+    log.push(args, now / 1000, bytes as u64, client.handle.addr.clone(), name);
+}
+
+/// Bytes of a request as clients encode it, `*` and `$` with their numbers among them.
+fn encoded_len(args: Args<'_>) -> usize {
+    let digits = |number: usize| number.checked_ilog10().unwrap_or(0) as usize + 1;
+    let head = |number: usize| digits(number) + 3;
+    head(args.len()) + args.iter().map(|arg| head(arg.len()) + arg.len() + 2).sum::<usize>()
+}
+
 /// Notes the time of a call whose rest has run in steps, whether it was slow, and whether it failed.
 pub(crate) fn note_rest(server: &Shared, worker: usize, client: &Client, rest: &Rest, now: UnixMs) {
     let Some((flags, slot, args, took)) = rest.call() else { return };
@@ -134,6 +161,9 @@ pub(crate) fn note_rest(server: &Shared, worker: usize, client: &Client, rest: &
     if rest.runs_again() {
         // Noted as a whole when it has.
         return;
+    }
+    if !flags.has(Flags::SKIP_SLOWLOG) {
+        note_large(server, client, args, now, rest.replied);
     }
     if server.live.tracks_latency() {
         counter.latencies.note(nanos, 1);
@@ -176,7 +206,16 @@ mod tests {
         }
         assert_eq!(server.slowlog.len(), 20);
         let newest = server.slowlog.newest(100);
-        assert!(newest.iter().all(|entry| entry.duration_us >= slow.as_micros() as u64));
+        assert!(newest.iter().all(|entry| entry.amount >= slow.as_micros() as u64));
+    }
+
+    #[test]
+    fn the_length_of_a_request_is_that_of_its_encoding() {
+        for args in [&["GET", "k"][..], &["SET", "k", &"x".repeat(1000)], &["ECHO", ""], &["A"; 12]] {
+            let owned: OwnedArgs = args.iter().copied().collect();
+            let parts: String = args.iter().map(|arg| format!("${}\r\n{arg}\r\n", arg.len())).collect();
+            assert_eq!(encoded_len(owned.as_args()), format!("*{}\r\n{parts}", args.len()).len());
+        }
     }
 
     #[test]

@@ -102,6 +102,8 @@ pub struct Client {
     pub staged: Vec<Publication>,
     /// The requests of its script that have not been shown to those who monitor.
     pub(crate) unshown: Option<Box<KeptLines>>,
+    /// Whether its script has replied an error.
+    pub(crate) script_failed: bool,
     /// Whether the reply to this command is sent whatever the mode.
     forces_reply: bool,
 }
@@ -134,6 +136,7 @@ impl Client {
             subscriptions: None,
             staged: Vec::new(),
             unshown: None,
+            script_failed: false,
             forces_reply: false,
         }
     }

@@ -203,6 +203,8 @@ pub struct Rest {
     pub(crate) is_unwanted: bool,
     /// Its outcome was an error.
     pub(crate) has_failed: bool,
+    /// Bytes that it has replied.
+    pub(crate) replied: usize,
 }
 
 impl Rest {
@@ -229,6 +231,7 @@ impl Rest {
             gathers,
             is_unwanted: false,
             has_failed: false,
+            replied: 0,
         }
     }
 

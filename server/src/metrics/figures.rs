@@ -70,6 +70,12 @@ impl Memory {
     }
 }
 
+/// Bytes of records that are not on disk yet.
+pub(crate) fn backlog_bytes(server: &Services) -> u64 {
+    let Some(open) = server.store().and_then(|store| store.log.load_full()) else { return 0 };
+    open.log.lock().as_ref().map_or(0, |log| log.appender().backlog_bytes())
+}
+
 /// How what was acknowledged is kept.
 #[derive(Debug)]
 pub(crate) struct Persistence {

@@ -69,6 +69,55 @@ impl Heap {
     }
 }
 
+/// Has the allocator give the pages that it keeps for later back to the system.
+pub(crate) fn purge_heap() {
+    use tikv_jemalloc_ctl::{Access, AsName, arenas};
+    let arenas = arenas::narenas::read().unwrap_or_default();
+    for arena in 0..arenas {
+        for kind in ["dirty", "muzzy"] {
+            // Pages that may be kept for no time are given back at once.
+            let name = format!("arena.{arena}.{kind}_decay_ms\0");
+            let name = name.as_bytes().name();
+            let before: Result<isize, _> = name.read();
+            if let Ok(before) = before
+                && name.write(0isize).is_ok()
+            {
+                // It was accepted a moment ago.
+                let _ = name.write(before);
+            }
+        }
+    }
+}
+
+/// The figures of the allocator, a line for each.
+pub(crate) fn heap_report() -> String {
+    use tikv_jemalloc_ctl::{Access, AsName, arenas, epoch, stats, version};
+    // The statistics are those of the last epoch; older ones are better than none.
+    let _ = epoch::advance();
+    let mut text = format!("jemalloc {}\n", version::read().unwrap_or_default());
+    let figures = [
+        ("bytes in objects", stats::allocated::read()),
+        ("bytes in pages with objects", stats::active::read()),
+        ("bytes for its own use", stats::metadata::read()),
+        ("bytes in RAM", stats::resident::read()),
+        ("bytes mapped", stats::mapped::read()),
+        ("bytes of addresses kept", stats::retained::read()),
+    ];
+    for (name, figure) in figures {
+        text.push_str(&figure.map_or(format!("{name}: unknown\n"), |bytes| format!("{name}: {bytes}\n")));
+    }
+    for arena in 0..arenas::narenas::read().unwrap_or_default() {
+        let read = |figure: &str| -> Option<usize> {
+            format!("stats.arenas.{arena}.{figure}\0").as_bytes().name().read().ok()
+        };
+        // Those that were never used tell nothing.
+        if let (Some(active), Some(dirty), Some(muzzy)) = (read("pactive"), read("pdirty"), read("pmuzzy")) {
+            text.push_str(&format!("arena {arena}: pages {active} active, {dirty} dirty, {muzzy} muzzy\n"));
+        }
+    }
+    text
+}
+
 /// Processor time, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct CpuTime {

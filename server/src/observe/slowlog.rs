@@ -1,4 +1,5 @@
-//! The slow log: the last commands that took longer than `slowlog-log-slower-than`.
+//! The slow log: the last commands that took longer than `slowlog-log-slower-than`. And logs of the same
+//! form, of large requests and of those with large replies.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,15 +18,15 @@ const ARG_BYTES_MAX: usize = 128;
 /// The text in place of a password.
 const REDACTED: &[u8] = b"(redacted)";
 
-/// One slow command.
+/// One command that is noted.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Rises with each entry since the start.
     pub id: u64,
     /// When it ran, in seconds since 1970.
     pub unix_s: u64,
-    /// How long it ran.
-    pub duration_us: u64,
+    /// How long it ran, in microseconds; its bytes in the other logs.
+    pub amount: u64,
     /// Its arguments, shortened.
     pub args: Vec<Vec<u8>>,
     /// Whose it was.
@@ -49,7 +50,7 @@ impl SlowLog {
     }
 
     /// Adds a command.
-    pub fn push(&self, args: Args<'_>, unix_s: u64, duration_us: u64, addr: Address, name: String) {
+    pub fn push(&self, args: Args<'_>, unix_s: u64, amount: u64, addr: Address, name: String) {
         let len_max = self.len_max.load(Ordering::Relaxed);
         if len_max == 0 {
             return;
@@ -59,7 +60,7 @@ impl SlowLog {
         let id = entries.0;
         entries.0 += 1;
         entries.1.truncate(len_max - 1);
-        entries.1.push_front(Entry { id, unix_s, duration_us, args, addr, name });
+        entries.1.push_front(Entry { id, unix_s, amount, args, addr, name });
     }
 
     /// The newest `count` entries, newest first.
@@ -141,8 +142,8 @@ mod tests {
         let addr = Address::Tcp(([127, 0, 0, 1], 1).into());
         let mut args = OwnedArgs::new();
         args.push(b"get");
-        for duration_us in 1..=3 {
-            log.push(args.as_args(), 0, duration_us, addr.clone(), String::new());
+        for amount in 1..=3 {
+            log.push(args.as_args(), 0, amount, addr.clone(), String::new());
         }
         let ids: Vec<u64> = log.newest(10).iter().map(|entry| entry.id).collect();
         assert_eq!(ids, [2, 1]);

@@ -237,13 +237,17 @@ impl Stats {
     /// Counts an error reply by its code.
     pub fn note_error(&self, error: &CommandError) {
         let text = error.to_string();
-        let code = text.split(' ').next().unwrap_or("ERR");
+        self.note_errors(text.split(' ').next().unwrap_or("ERR"), 1);
+    }
+
+    /// Counts error replies of a code.
+    pub fn note_errors(&self, code: &str, number: u64) {
         let mut errors = self.errors.lock();
         // As many codes as Redis keeps, so that scripts with codes of their own cannot fill memory.
         if let Some(count) = errors.get_mut(code) {
-            *count += 1;
+            *count += number;
         } else if errors.len() < 128 {
-            errors.insert(code.to_owned(), 1);
+            errors.insert(code.to_owned(), number);
         }
     }
 }

@@ -665,6 +665,7 @@ impl Connection {
         let mut outbox = output.outbox();
         let start = outbox.buffer().len();
         let outcome = worker.step(|| rest.step(outbox.buffer(), room));
+        rest.replied += outbox.buffer().len() - start;
         self.hold_until_durable(&mut outbox, start, rest.take_seen());
         if let Some(Err(error)) = &outcome {
             rest.has_failed = true;

@@ -41,8 +41,6 @@ const MESSAGE_WRITES: usize = 16;
 const MESSAGE_TURNS: usize = 8;
 /// Capacity of a new buffer for messages: most are short, and many clients have one at once.
 const MESSAGE_BYTES: usize = 512;
-/// Bytes that a client which monitors may leave unread, if the limit of its class says nothing.
-const MONITOR_BYTES_MAX: usize = 32 << 20;
 /// A buffer that grew beyond this is not kept.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
@@ -147,16 +145,8 @@ impl Output {
 
     /// Whether so many bytes more would be more than the client may leave unread.
     fn is_too_much(&self, more: usize, outputs: &Outputs) -> bool {
-        let limit_of = |class| outputs.server.live.output_limit_bytes(class);
-        let limit = if !self.handle.is_monitoring() {
-            limit_of(ClientClass::PubSub)
-        } else {
-            // Normal clients have no limit as a rule, but they ask for what they read.
-            match limit_of(ClientClass::Normal) {
-                0 => MONITOR_BYTES_MAX,
-                limit => limit,
-            }
-        };
+        // Also of who monitors: lines are messages.
+        let limit = outputs.server.live.output_limit_bytes(ClientClass::PubSub);
         limit > 0 && self.unread_bytes() + more > limit
     }
 

@@ -18,7 +18,7 @@ const LEFT_OUT: &str = "object|encoding shutdown debug config config|set config|
     client|reply client|unpause sync psync replicaof slaveof failover monitor info time \
     randomkey spop srandmember hrandfield zrandmember quit lastsave save bgsave \
     bgrewriteaof command command|docs command|info command|list command|count \
-    slowlog|get slowlog|len memory|usage memory|stats memory|doctor hello wait waitaof \
+    slowlog|get slowlog|len memory|usage memory|stats memory|doctor memory|malloc-stats hello wait waitaof \
     blpop brpop blmove brpoplpush bzpopmin bzpopmax blmpop bzmpop dump object|freq \
     object|idletime object|refcount client|trackinginfo client|no-touch client|setinfo \
     reset auth client|getredir client|tracking client|caching multi exec scan hscan \

@@ -36,6 +36,10 @@ const LEFT_OUT: &[&str] = &[
     "punsubscribe",
     "sunsubscribe",
     "monitor",
+    // It replies a message, or an attribute before its reply.
+    "debug|protocol",
+    // It would fill the log of messages.
+    "debug|log",
 ];
 
 /// One client: its requests, and those of the last pipelines, for a person who has to find a fault.

@@ -20,6 +20,7 @@ pub(crate) fn trials(scripts: &Arc<Vec<Script>>) -> Vec<Trial> {
             every_command_of_redis_is_served_or_listed_as_later()
         }));
         trials.push(Trial::test("tarn::command_info_agrees_with_redis", command_info_agrees_with_redis));
+        trials.push(Trial::test("tarn::info_has_every_field_of_redis", info_has_every_field_of_redis));
     }
     trials
 }
@@ -58,11 +59,23 @@ fn every_command_of_redis_is_served_or_listed_as_later() -> Result<(), Failed> {
 }
 
 /// Commands of Tarn alone, and of later versions of Redis.
-const NOT_IN_REDIS_7_0: [&str; 8] = [
+const NOT_IN_REDIS_7_0: [&str; 20] = [
     "\"backup\"",
+    "\"client|capa\"",
     "\"client|durability\"",
     "\"client|no-touch\"",
     "\"client|setinfo\"",
+    "\"commandlog\"",
+    "\"commandlog|get\"",
+    "\"commandlog|help\"",
+    "\"commandlog|len\"",
+    "\"commandlog|reset\"",
+    "\"hotkeys\"",
+    "\"hotkeys|get\"",
+    "\"hotkeys|help\"",
+    "\"hotkeys|reset\"",
+    "\"hotkeys|start\"",
+    "\"hotkeys|stop\"",
     "\"latency|ledger\"",
     "\"script|show\"",
     "\"sql\"",
@@ -150,6 +163,38 @@ fn without_note(spec: &Reply) -> Reply {
         }
         other => other.clone(),
     }
+}
+
+/// The fields that programs which watch servers read by name are there.
+fn info_has_every_field_of_redis() -> Result<(), Failed> {
+    let (of_tarn, of_redis) = (info_fields(Kind::Tarn)?, info_fields(Kind::Redis)?);
+    let missing: Vec<&String> = of_redis.difference(&of_tarn).collect();
+    // So many it has without those of single commands, of errors and of databases.
+    if of_redis.len() >= 150 && missing.is_empty() {
+        return Ok(());
+    }
+    Err(format!("of {} fields of redis-server Tarn lacks {missing:?}", of_redis.len()).into())
+}
+
+/// The names of the fields of `INFO everything`, of a server that has had something to do.
+fn info_fields(kind: Kind) -> Result<BTreeSet<String>, String> {
+    let server = Server::start(kind)?;
+    let mut client = Client::connect(server.address()).map_err(|error| error.to_string())?;
+    // The same requests have the same fields of their own.
+    for request in
+        [&["SET", "k", "v", "EX", "1000"][..], &["GET", "k"], &["NOSUCH"], &["EVAL", "return 1", "0"]]
+    {
+        client.ask(request).map_err(|error| error.to_string())?;
+    }
+    let mut info = || client.ask(&["INFO", "everything"]).map_err(|error| error.to_string());
+    // The second one knows of the first.
+    info()?;
+    let reply = info()?;
+    let Reply::Bulk(text) = &reply else {
+        return Err(format!("INFO of {} answers {}", kind.name(), reply.line()));
+    };
+    let text = String::from_utf8_lossy(text);
+    Ok(text.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.to_owned()).collect())
 }
 
 /// The commands that `COMMAND LIST` names, without subcommands.

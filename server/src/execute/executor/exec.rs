@@ -11,6 +11,7 @@
 //! swapped is what the next one finds, too.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use tarn_engine::record::{Batch, Lsn, UnixMs};
 use tarn_engine::session::{Access, Exclusive, Latched, Session};
@@ -20,7 +21,7 @@ use typed_arena::Arena;
 
 use super::latched::{close_gate, run_in};
 use super::shown::show_part;
-use super::{Executor, send_staged};
+use super::{Executor, note_hot, send_staged};
 use crate::error::CommandError;
 use crate::execute::call::Call;
 use crate::execute::client::Client;
@@ -237,9 +238,13 @@ impl Requests<'_> {
         let server = self.server;
         let (start, before, db) = (out.len(), latched.lookups(), client.db);
         let mut batch = Batch::new();
+        let hot_since = (!self.by_script && server.hot_keys.is_active()).then(Instant::now);
         let call = Call::begin(server, self.worker, command, slot, args, None);
         let result = run_in(command, latched, &mut batch, client, server, args, out);
         call.finish(client, args, self.now, &result);
+        if let Some(since) = hot_since {
+            note_hot(server, command, db, args, since, out.len() - start);
+        }
         if server.pubsub.is_monitored() {
             show_part(server, client, command, args, self.by_script);
         }

@@ -19,6 +19,7 @@ mod waiters;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use tarn_engine::Group;
 use tarn_engine::record::{Batch, Lsn, UnixMs};
@@ -29,7 +30,7 @@ use tarn_resp::Writer;
 use self::resolve::{Resolved, is_http, resolve, unknown};
 use crate::config::{DebugAccess, EventClasses};
 use crate::error::CommandError;
-use crate::execute::call::Call;
+use crate::execute::call::{Call, note_large};
 use crate::execute::client::{After, Client, ReplyMode};
 use crate::execute::command::Command;
 use crate::execute::services::Services;
@@ -277,13 +278,19 @@ impl<'e> Executor<'e> {
         out: &mut Vec<u8>,
     ) -> Result<Lsn, CommandError> {
         client.handle.last_slot.store(slot, Ordering::Relaxed);
+        let start = out.len();
         let before = client.ready.as_ref().filter(|ready| !ready.has_run).map(|ready| ready.took);
+        let (hot_since, db) = (self.server.hot_keys.is_active().then(Instant::now), client.db);
         let call = Call::begin(self.server, self.worker, command, slot, args, before);
         let alone = command.flags.has_any(APART) || command.alone_if.is_some_and(|needs| needs(args));
         let result = match alone {
             false => self.run_latched(command, client, args, out),
             true if command.flags.has(Flags::EXEC) => self.exec(client, out),
-            true if command.flags.has(Flags::SCRIPT) => self.run_script(command, client, args, out),
+            true if command.flags.has(Flags::SCRIPT) => {
+                let ran = self.run_script(command, client, args, out);
+                self.note_failed_script(slot, client);
+                ran
+            }
             true if command.flags.has(Flags::OUTSIDE) => {
                 self.session = None;
                 self.run_without_store(command, client, args, out)
@@ -291,6 +298,15 @@ impl<'e> Executor<'e> {
             true => self.run_exclusive(command, client, args, out),
         };
         call.finish(client, args, self.now, &result);
+        if matches!(client.after, After::GoOn | After::Close) && !is_to_run_again(&result) {
+            let reply_bytes = out.len() - start;
+            if !command.flags.has(Flags::SKIP_SLOWLOG) {
+                note_large(self.server, client, args, self.now, reply_bytes);
+            }
+            if let Some(since) = hot_since.filter(|_| !command.flags.has(Flags::EXEC)) {
+                note_hot(self.server, command, db, args, since, reply_bytes);
+            }
+        }
         if self.server.pubsub.is_monitored() && before.is_none() {
             shown::show_run(self.server, client, command, args, &result);
         }
@@ -358,6 +374,29 @@ fn send_staged(server: &Services, client: &mut Client, seen: Lsn) {
     for Publication { kind, channel, payload } in client.staged.drain(..) {
         server.pubsub.publish(kind, &channel, &payload, seen, Some(worker));
     }
+}
+
+/// Whether a request has changed nothing and is run again.
+fn is_to_run_again<T>(result: &Result<T, CommandError>) -> bool {
+    matches!(result, Err(CommandError::GateBusy | CommandError::LogBehind | CommandError::Unprepared))
+}
+
+/// Notes what a request that has run since then has taken, for its keys.
+#[cold]
+fn note_hot(
+    server: &Services,
+    command: &Command,
+    db: u8,
+    args: Args<'_>,
+    since: Instant,
+    reply_bytes: usize,
+) {
+    if command.flags.has(Flags::ADMIN) {
+        return;
+    }
+    let keys = command.declared_keys(db, server.databases, args);
+    let bytes = args.total_bytes() + reply_bytes;
+    server.hot_keys.note(keys.iter().map(|key| key.key), since.elapsed(), bytes);
 }
 
 /// Whether nothing is written while checkpoints fail.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tarn_engine::KeyRef;
 use tarn_engine::record::{Batch, Lsn};
 use tarn_engine::session::{Access, Latched};
-use tarn_lua::{Abort, Failure, Host, Interpreter};
+use tarn_lua::{Abort, Errors, Failure, Host, Interpreter};
 use tarn_resp::{Args, OwnedArgs, Protocol, Writer};
 use typed_arena::Arena;
 
@@ -29,6 +29,7 @@ use crate::execute::command::Command;
 use crate::execute::parse;
 use crate::execute::spec::Flags;
 use crate::execute::table::Table;
+use crate::observe::counter;
 use crate::scripts::{Cache, Known, NO_SCRIPT, Run, Sha, Workshop};
 
 /// Where the number of keys stands in a request, and where the keys begin.
@@ -187,6 +188,13 @@ impl Executor<'_> {
         Ok(seen)
     }
 
+    /// Counts a call whose script has replied an error as one that failed.
+    pub(super) fn note_failed_script(&self, slot: usize, client: &mut Client) {
+        if std::mem::take(&mut client.script_failed) {
+            counter::add(&self.server.stats.workers[self.worker].commands[slot].failed, 1);
+        }
+    }
+
     /// Runs a script of a transaction, which has the store for itself.
     #[expect(clippy::too_many_arguments, reason = "it is a part of a loop")]
     pub(super) fn script_in_exec<'a>(
@@ -215,6 +223,7 @@ impl Executor<'_> {
             })
         };
         call.finish(client, args, self.now, &result);
+        self.note_failed_script(slot, client);
         if self.server.pubsub.is_monitored() {
             show_part(self.server, client, command, args, false);
         }
@@ -261,11 +270,15 @@ impl Executor<'_> {
         let args = wanted.keys.iter().skip(wanted.count);
         let result = wanted.interpreter.run(&wanted.known.program, keys, args, &mut caller, &mut reply);
         let ended = caller.ended;
+        let mut errors = wanted.interpreter.take_errors();
         caller.run.note_memory(wanted.interpreter.memory_bytes());
         drop(caller);
         let name = || wanted.known.script.name();
         let error = match result {
-            Ok(()) if reply.is_over() => Some(CommandError::ReplyTooLong.to_string().into_bytes()),
+            Ok(()) if reply.is_over() => {
+                errors = Errors { replied: 1, own: [(b"ERR".to_vec(), 1)].into() };
+                Some(CommandError::ReplyTooLong.to_string().into_bytes())
+            }
             Ok(()) => None,
             Err(Failure::Error { message, place }) => Some(told(&message, &name(), place)),
             Err(Failure::Aborted { place }) => Some(told(KILLED.as_bytes(), &name(), place)),
@@ -277,9 +290,11 @@ impl Executor<'_> {
         if let Some(error) = error {
             out.truncate(start);
             Writer::new(out, client.protocol).error(&error);
-            if ended != Some(Ended::NeedsGate) {
-                let error = CommandError::owned(String::from_utf8_lossy(&error).into_owned());
-                self.server.stats.note_error(&error);
+        }
+        if ended != Some(Ended::NeedsGate) {
+            client.script_failed = errors.replied > 0;
+            for (code, number) in errors.own {
+                self.server.stats.note_errors(&String::from_utf8_lossy(&code), number);
             }
         }
         ended
@@ -367,24 +382,30 @@ impl Caller<'_, '_, '_, '_> {
     fn resolve(&self, args: Args<'_>) -> Result<Resolved, CommandError> {
         let found = self.table.find(args.at(0)).ok_or(UNKNOWN)?;
         let resolved = resolve(found, args, || false).map_err(|_| UNKNOWN)?;
-        let Resolved { command, .. } = resolved;
-        if !command.accepts(args.len()) {
-            return Err(WRONG_NUMBER);
-        }
-        if command.flags.has(Flags::NOSCRIPT) {
-            return Err(NOT_ALLOWED);
-        }
-        if self.is_read_only && (command.may_write() || command.flags.has(Flags::MAY_REPLICATE)) {
-            return Err(READ_ONLY);
-        }
-        let server = self.requests.server;
-        if server.saver.is_failing() && command.may_write() && stops_writes(server) {
-            return Err(CommandError::CheckpointsFail);
-        }
-        if self.bytes > server.live.query_buffer_limit_bytes() {
-            return Err(TOO_MUCH);
+        if let Some(refusal) = self.refusal(resolved.command, args) {
+            let stats = &self.requests.server.stats.workers[self.requests.worker];
+            counter::add(&stats.commands[resolved.slot].rejected, 1);
+            return Err(refusal);
         }
         Ok(resolved)
+    }
+
+    /// Why a script may not run a command.
+    fn refusal(&self, command: &Command, args: Args<'_>) -> Option<CommandError> {
+        let server = self.requests.server;
+        if !command.accepts(args.len()) {
+            Some(WRONG_NUMBER)
+        } else if command.flags.has(Flags::NOSCRIPT) {
+            Some(NOT_ALLOWED)
+        } else if self.is_read_only && (command.may_write() || command.flags.has(Flags::MAY_REPLICATE)) {
+            Some(READ_ONLY)
+        } else if server.saver.is_failing() && command.may_write() && stops_writes(server) {
+            Some(CommandError::CheckpointsFail)
+        } else if self.bytes > server.live.query_buffer_limit_bytes() {
+            Some(TOO_MUCH)
+        } else {
+            None
+        }
     }
 
     /// Whether a request needs more than what is latched.

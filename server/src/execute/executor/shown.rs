@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tarn_resp::Args;
 
+use super::is_to_run_again;
 use crate::error::CommandError;
 use crate::execute::client::{After, Client};
 use crate::execute::command::Command;
@@ -27,9 +28,7 @@ pub(super) fn show_run<T>(
     result: &Result<T, CommandError>,
 ) {
     let runs_again =
-        matches!(result, Err(CommandError::GateBusy | CommandError::LogBehind | CommandError::Unprepared))
-            || matches!(client.after, After::Postpone | After::Pause)
-            || client.waits;
+        is_to_run_again(result) || matches!(client.after, After::Postpone | After::Pause) || client.waits;
     if !runs_again && !command.flags.has_any(HIDDEN) {
         show(server, client, args, false);
     }
