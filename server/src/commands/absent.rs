@@ -32,6 +32,10 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
     (
         "persistence",
         &[
+            // There is no base file: the log is compacted in place.
+            ("aof_base_size", "0"),
+            // No reply is sent before its sync, so none is delayed by one.
+            ("aof_delayed_fsync", "0"),
             // Nothing copies the log on write.
             ("aof_last_cow_size", "0"),
             ("module_fork_in_progress", "0"),
