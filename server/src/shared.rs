@@ -24,7 +24,7 @@ use crate::observe::process::Heap;
 use crate::observe::rates::Rates;
 use crate::observe::slowlog::SlowLog;
 use crate::observe::stats::Stats;
-use crate::pubsub::PubSub;
+use crate::pubsub::{Post, PubSub, Tracking};
 use crate::scripts::Scripts;
 use crate::store::{Kept, Store};
 
@@ -57,6 +57,8 @@ pub struct Shared {
     pub hot_keys: HotKeys,
     /// Channels and their subscribers.
     pub pubsub: PubSub,
+    /// Keys that clients have read and are told of.
+    pub tracking: Tracking,
     /// Scripts, known and running.
     pub scripts: Scripts,
     /// `CLIENT PAUSE`.
@@ -112,6 +114,7 @@ impl Shared {
             large_replies: log(settings.commandlog_large_reply_max_len),
             hot_keys: HotKeys::default(),
             pubsub: PubSub::new(workers),
+            tracking: Tracking::default(),
             scripts: Scripts::new(workers),
             pause: Pause::default(),
             keyspace: Keyspace::default(),
@@ -128,6 +131,11 @@ impl Shared {
             stop: Arc::default(),
             wakers: (0..workers).map(|_| Arc::default()).collect(),
         }
+    }
+
+    /// The way of messages to clients. `worker` is the one that calls, `None` for another thread.
+    pub fn post(&self, worker: Option<usize>) -> Post<'_> {
+        Post { pubsub: &self.pubsub, clients: &self.clients, worker }
     }
 
     /// The store, once it is loaded.

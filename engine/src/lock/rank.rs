@@ -53,6 +53,7 @@ ranks! {
     Checkpoints "checkpoints",
     Backups "backups",
     OpenLog "open log",
+    Tracking "tracking",
     Channels "channels",
     Preparations "preparations",
     Appender "appender",

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tarn_resp::{Args, Protocol};
 
+use crate::commands::client_tracking;
 use crate::commands::connection::check_name;
 use crate::commands::help::unknown_container;
 use crate::config::{AppendFsync, ClientClass};
@@ -13,10 +14,12 @@ use crate::execute::blocking::Outcome;
 use crate::execute::client::{After, ReplyMode};
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
+use crate::execute::parse;
 use crate::execute::spec::Flags;
 use crate::net::address::Address;
 use crate::net::handle::ClientHandle;
 use crate::net::pause::PauseMode;
+use crate::net::tracks::TrackFlags;
 
 const PLAIN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 const ADMIN: Flags = PLAIN.with(Flags::ADMIN);
@@ -42,7 +45,7 @@ pub(super) const COMMANDS: &[Command] = &[row(
     unknown_container,
 )
 .subcommands(&[
-    sub("caching", 3, PLAIN, "6.0.0", "Refused: there is no client-side caching.", caching),
+    sub("caching", 3, PLAIN, "6.0.0", "Has the next command tracked, or not.", client_tracking::caching),
     sub(
         "capa",
         -3,
@@ -60,7 +63,14 @@ pub(super) const COMMANDS: &[Command] = &[row(
         durability,
     ),
     sub("getname", 2, PLAIN, "2.6.9", "Returns the connection's name.", getname),
-    sub("getredir", 2, PLAIN, "6.0.0", "Returns -1: there is no client-side caching.", getredir),
+    sub(
+        "getredir",
+        2,
+        PLAIN,
+        "6.0.0",
+        "Returns who is told of changes in its stead.",
+        client_tracking::getredir,
+    ),
     sub("help", 2, Flags::LOADING.with(Flags::STALE), "5.0.0", "Lists the subcommands.", help),
     sub("id", 2, PLAIN, "5.0.0", "Returns the connection's number.", id),
     sub("info", 2, PLAIN, "6.2.0", "Describes the connection.", info),
@@ -72,8 +82,8 @@ pub(super) const COMMANDS: &[Command] = &[row(
     sub("reply", 3, PLAIN, "3.2.0", "Says whether replies are sent.", reply),
     sub("setinfo", 4, PLAIN, "7.2.0", "Names the client's library, or its version.", setinfo),
     sub("setname", 3, PLAIN, "2.6.9", "Names the connection.", setname),
-    sub("tracking", -3, PLAIN, "6.0.0", "Refused: there is no client-side caching.", tracking),
-    sub("trackinginfo", 2, PLAIN, "6.2.0", "Says that nothing is tracked.", trackinginfo),
+    sub("tracking", -3, PLAIN, "6.0.0", "Has the client told of changes of keys.", client_tracking::tracking),
+    sub("trackinginfo", 2, PLAIN, "6.2.0", "Describes how keys are tracked.", client_tracking::trackinginfo),
     sub(
         "unblock",
         -3,
@@ -84,13 +94,6 @@ pub(super) const COMMANDS: &[Command] = &[row(
     ),
     sub("unpause", 2, ADMIN, "6.2.0", "Lets held commands go on.", unpause),
 ])];
-
-fn caching<'a>(_: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    Err(CommandError::text(
-        "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT \
-         mode enabled",
-    ))
-}
 
 fn capa<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     // As in Valkey, words that are not known are passed over.
@@ -133,11 +136,6 @@ fn getname<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError
     Ok(())
 }
 
-fn getredir<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    cx.reply.integer(-1);
-    Ok(())
-}
-
 fn id<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     cx.reply.integer(cx.client.handle.id as i64);
     Ok(())
@@ -155,11 +153,15 @@ fn describe(client: &ClientHandle) -> String {
     let info = client.info.lock().clone();
     let queued = client.queued.load(Ordering::Relaxed);
     let [channels, patterns, shard_channels] = client.subscriptions();
+    let tracks = client.tracks.flags();
     let signs = [
         (client.is_monitoring(), 'O'),
         (client.class() == ClientClass::PubSub, 'P'),
         (queued >= 0, 'x'),
         (info.blocked, 'b'),
+        (tracks.has(TrackFlags::ON), 't'),
+        (tracks.has(TrackFlags::BROKEN), 'R'),
+        (tracks.has(TrackFlags::BCAST), 'B'),
         (client.addr.is_unix(), 'U'),
         (info.no_evict, 'e'),
         (info.no_touch, 'T'),
@@ -180,7 +182,7 @@ fn describe(client: &ClientHandle) -> String {
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={channels} psub={patterns} \
          ssub={shard_channels} multi={queued} qbuf={} qbuf-free={} argv-mem=0 multi-mem={queued_bytes} \
          rbs={buffer_bytes} rbp={buffer_bytes} obl={output_bytes} oll=0 omem={output_bytes} tot-mem={} \
-         events={} cmd={} user=default redir=-1 resp={} lib-name={library} lib-ver={version}",
+         events={} cmd={} user=default redir={} resp={} lib-name={library} lib-ver={version}",
         client.id,
         client.addr,
         client.local_addr,
@@ -197,6 +199,7 @@ fn describe(client: &ClientHandle) -> String {
         crate::commands::table()
             .name_of_slot(client.last_slot.load(Ordering::Relaxed))
             .unwrap_or("NULL".into()),
+        client_tracking::redirect(client),
         if client.protocol() == Protocol::Resp3 { 3 } else { 2 },
     );
     line
@@ -232,8 +235,7 @@ fn list<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
         }
         Some(word) if word.eq_ignore_ascii_case(b"id") && args.len() > 3 => {
             for id in args.tail(3) {
-                let id = crate::execute::parse::integer(id)
-                    .map_err(|_| CommandError::text("ERR Invalid client ID"))?;
+                let id = parse::integer(id).map_err(|_| CommandError::text("ERR Invalid client ID"))?;
                 if let Some(client) = u64::try_from(id).ok().and_then(|id| cx.server.clients.get(id)) {
                     append(&client);
                 }
@@ -304,10 +306,7 @@ fn kill_filter(args: Args<'_>) -> Result<KillFilter<'_>, CommandError> {
         let (word, value) = (words.at(at), words.at(at + 1));
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
         if is("id") {
-            let id = crate::execute::parse::integer(value)
-                .ok()
-                .and_then(|id| u64::try_from(id).ok())
-                .filter(|id| *id > 0);
+            let id = parse::integer(value).ok().and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
             filter.id = Some(id.ok_or(CommandError::text("ERR client-id should be greater than 0"))?);
         } else if is("maxage") {
             let age = crate::execute::parse::integer(value)
@@ -340,24 +339,14 @@ fn kill_filter(args: Args<'_>) -> Result<KillFilter<'_>, CommandError> {
     Ok(filter)
 }
 
-fn on_off(word: &[u8]) -> Result<bool, CommandError> {
-    if word.eq_ignore_ascii_case(b"on") {
-        Ok(true)
-    } else if word.eq_ignore_ascii_case(b"off") {
-        Ok(false)
-    } else {
-        Err(CommandError::Syntax)
-    }
-}
-
 fn no_evict<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    cx.client.handle.info.lock().no_evict = on_off(args.at(2))?;
+    cx.client.handle.info.lock().no_evict = parse::on_off(args.at(2))?;
     cx.reply.ok();
     Ok(())
 }
 
 fn no_touch<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    cx.client.handle.info.lock().no_touch = on_off(args.at(2))?;
+    cx.client.handle.info.lock().no_touch = parse::on_off(args.at(2))?;
     cx.reply.ok();
     Ok(())
 }
@@ -393,7 +382,7 @@ fn pause<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
             "ERR unknown subcommand or wrong number of arguments for '{word}'. Try CLIENT HELP."
         )));
     }
-    let timeout = crate::execute::parse::integer(args.at(2))
+    let timeout = parse::integer(args.at(2))
         .map_err(|_| CommandError::text("ERR timeout is not an integer or out of range"))?;
     let timeout = u64::try_from(timeout).map_err(|_| CommandError::text("ERR timeout is negative"))?;
     cx.server.pause.begin(mode, cx.now().saturating_add(timeout));
@@ -427,26 +416,6 @@ fn reply<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
     Ok(())
 }
 
-fn tracking<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    if on_off(args.at(2))? {
-        return Err(CommandError::text("ERR client-side caching is not supported"));
-    }
-    cx.reply.ok();
-    Ok(())
-}
-
-fn trackinginfo<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    cx.reply.map(3);
-    cx.reply.bulk(b"flags");
-    cx.reply.set(1);
-    cx.reply.bulk(b"off");
-    cx.reply.bulk(b"redirect");
-    cx.reply.integer(-1);
-    cx.reply.bulk(b"prefixes");
-    cx.reply.array(0);
-    Ok(())
-}
-
 fn unblock<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let outcome = match args.get(3) {
         None => Outcome::TimedOut,
@@ -456,7 +425,7 @@ fn unblock<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
             return Err(CommandError::text("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
         }
     };
-    let id = crate::execute::parse::integer(args.at(2))?;
+    let id = parse::integer(args.at(2))?;
     let unblocked = u64::try_from(id).is_ok_and(|id| cx.server.blocking.unblock(id, outcome));
     cx.reply.integer(i64::from(unblocked));
     Ok(())

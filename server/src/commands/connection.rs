@@ -209,6 +209,7 @@ fn reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> 
     if cx.client.handle.is_monitoring() {
         cx.server.pubsub.end_monitoring(&cx.client.handle);
     }
+    cx.server.tracking.end(&cx.client.handle, &mut cx.client.prefixes);
     cx.client.db = 0;
     cx.client.reply_mode = ReplyMode::On;
     cx.client.set_authenticated(!cx.server.live.needs_password());

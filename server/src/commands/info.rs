@@ -146,7 +146,7 @@ fn clients(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("client_recent_max_output_buffer", clients.output_bytes_max);
     report.line("blocked_clients", clients.blocked);
     report.line("clients_in_timeout_table", cx.server.blocking.waiting_for_a_time());
-    report.line("tracking_clients", 0);
+    report.line("tracking_clients", cx.server.tracking.clients());
 }
 
 fn memory(report: &mut Report, cx: &Context<'_, '_>) {
@@ -479,6 +479,10 @@ fn stats(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("evicted_keys", 0);
     report.line("keyspace_hits", hits);
     report.line("keyspace_misses", misses);
+    let tracking = &cx.server.tracking;
+    report.line("tracking_total_keys", tracking.keys());
+    report.line("tracking_total_items", tracking.items());
+    report.line("tracking_total_prefixes", tracking.prefixes());
     report.line("pubsub_channels", cx.server.pubsub.count(Kind::Channel));
     report.line("pubsub_patterns", cx.server.pubsub.count(Kind::Pattern));
     report.line("pubsubshard_channels", cx.server.pubsub.count(Kind::Shard));

@@ -9,7 +9,7 @@ use crate::execute::command::{Command, Run, row};
 use crate::execute::context::Context;
 use crate::execute::spec::{Flags, KeySpec};
 use crate::glob::is_everything;
-use crate::pubsub::{Kind, Publication, Subscriptions};
+use crate::pubsub::{Kind, Publication, Staged, Subscriptions};
 
 const ANY_TIME: Flags = Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE);
 const SUBSCRIBES: Flags = ANY_TIME.with(Flags::NOSCRIPT).with(Flags::AMONG_MESSAGES);
@@ -92,7 +92,8 @@ fn publish_to(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>) -> Result<()
     let receivers = if *denies_waiting {
         let receivers = cx.server.pubsub.receivers(kind, channel);
         if receivers > 0 {
-            staged.push(Publication { kind, channel: channel.into(), payload: payload.into() });
+            let publication = Publication { kind, channel: channel.into(), payload: payload.into() };
+            staged.push(Staged::Message(publication));
         }
         receivers
     } else {

@@ -123,7 +123,6 @@ pub(super) static FOREIGN: &[D] = &[
     inert("hll-sparse-max-bytes", BYTES, "3000", Home::Inert("there are no HyperLogLogs yet")),
     inert("stream-node-max-bytes", BYTES, "4096", NO_STREAMS),
     inert("stream-node-max-entries", int(0, i64::MAX), "100", NO_STREAMS),
-    inert("tracking-table-max-keys", WIDE, "1000000", Home::Inert("there is no client-side caching yet")),
 
     // Process.
     fixed("syslog-enabled", BIT, "no",

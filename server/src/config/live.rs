@@ -1,6 +1,6 @@
 //! Settings that the hot path reads: plain atomics, written by `CONFIG SET`.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tarn_resp::Limits;
@@ -36,6 +36,7 @@ pub struct Live {
     latency_tracking: AtomicBool,
     latency_event_ms: AtomicU64,
     event_classes: AtomicU32,
+    tracked_keys_max: AtomicUsize,
     serve_while_loading: AtomicBool,
 }
 
@@ -59,6 +60,7 @@ impl Live {
             latency_tracking: AtomicBool::new(false),
             latency_event_ms: AtomicU64::new(0),
             event_classes: AtomicU32::new(0),
+            tracked_keys_max: AtomicUsize::new(0),
             serve_while_loading: AtomicBool::new(false),
         };
         live.update(config);
@@ -93,6 +95,7 @@ impl Live {
         let classes = config.notify_keyspace_events;
         let has_channels = classes.has(EventClasses::KEYSPACE) || classes.has(EventClasses::KEYEVENT);
         self.event_classes.store(if has_channels { classes.0 } else { 0 }, Ordering::Relaxed);
+        self.tracked_keys_max.store(config.tracking_table_max_keys, Ordering::Relaxed);
         self.serve_while_loading.store(config.serve_while_loading, Ordering::Relaxed);
     }
 
@@ -144,6 +147,11 @@ impl Live {
             0 => None,
             classes => Some(EventClasses(classes)),
         }
+    }
+
+    /// Keys that are tracked for clients at most; 0: as many as they read.
+    pub fn tracked_keys_max(&self) -> usize {
+        self.tracked_keys_max.load(Ordering::Relaxed)
     }
 
     /// Whether reads are answered while the data is being loaded.

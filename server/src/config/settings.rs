@@ -172,6 +172,8 @@ pub struct Config {
     pub latency_monitor_threshold_ms: u64,
     /// The keyspace events that are published.
     pub notify_keyspace_events: EventClasses,
+    /// Keys that are tracked for client-side caching at most; 0: no limit.
+    pub tracking_table_max_keys: usize,
     /// Fields of a hash that is kept in one allocation.
     pub hash_max_listpack_entries: usize,
     /// Bytes of a field or value of such a hash.
@@ -377,6 +379,7 @@ impl Config {
             latency_tracking_info_percentiles: Vec::new(),
             latency_monitor_threshold_ms: 0,
             notify_keyspace_events: EventClasses::default(),
+            tracking_table_max_keys: 0,
             hash_max_listpack_entries: 0,
             hash_max_listpack_value_bytes: 0,
             list_max_listpack_size: 0,

@@ -257,6 +257,9 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::run_time("latency-monitor-threshold", int(0, i64::MAX), "0",
         field!(latency_monitor_threshold_ms),
         "milliseconds of one cause from which a wait is an event for LATENCY; 0 for none"),
+    Directive::run_time("tracking-table-max-keys", int(0, i64::MAX), "1000000",
+        field!(tracking_table_max_keys),
+        "keys tracked for client-side caching at most, long ones counted more than once; 0: no limit"),
     Directive::run_time("notify-keyspace-events", Shape::Text, "", field!(notify_keyspace_events),
         "keyspace events that are published: K and E say in which channels, g$lshzxetdmn which classes; A \
          stands for g$lshzxetd"),

@@ -20,7 +20,7 @@ use crate::net::handle::ClientHandle;
 use crate::persist::saver::Ticket;
 use crate::persist::shutdown::Attempt;
 use crate::pubsub::monitors::KeptLines;
-use crate::pubsub::{Publication, Subscriptions};
+use crate::pubsub::{OwnPrefixes, Staged, Subscriptions};
 
 /// Whether replies are sent (`CLIENT REPLY`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +98,11 @@ pub struct Client {
     pub seen: Lsn,
     /// The channels that it reads; `None`: none.
     pub subscriptions: Option<Box<Subscriptions>>,
-    /// The messages of its transaction, which are sent when its changes are there.
-    pub staged: Vec<Publication>,
+    /// The prefixes of keys that it is told of.
+    pub prefixes: OwnPrefixes,
+    /// The messages of its transaction, and the keys that it has read and written, in their order. They count
+    /// when its changes are there.
+    pub staged: Vec<Staged>,
     /// The requests of its script that have not been shown to those who monitor.
     pub(crate) unshown: Option<Box<KeptLines>>,
     /// Whether its script has replied an error.
@@ -134,6 +137,7 @@ impl Client {
             ready: None,
             seen: Lsn::ZERO,
             subscriptions: None,
+            prefixes: OwnPrefixes::new(),
             staged: Vec::new(),
             unshown: None,
             script_failed: false,

@@ -13,7 +13,7 @@ use tarn_resp::Args;
 
 use crate::config::EventClasses;
 use crate::execute::spec::Keys;
-use crate::pubsub::{Kind, Publication};
+use crate::pubsub::{Kind, Publication, Staged};
 use crate::shared::Shared;
 
 /// The events of each key that a command has written.
@@ -27,18 +27,18 @@ enum Tells {
 /// The events that one command publishes.
 pub(super) struct Events<'e> {
     classes: EventClasses,
-    staged: &'e mut Vec<Publication>,
+    staged: &'e mut Vec<Staged>,
 }
 
 impl<'e> Events<'e> {
     /// The events of these classes, which are added to `staged`.
-    pub(super) fn new(classes: EventClasses, staged: &'e mut Vec<Publication>) -> Events<'e> {
+    pub(super) fn new(classes: EventClasses, staged: &'e mut Vec<Staged>) -> Events<'e> {
         Events { classes, staged }
     }
 
     fn add(&mut self, class: EventClasses, event: &str, db: u8, key: &[u8]) {
         if self.classes.has(class) {
-            self.staged.extend(publications(self.classes, event, db, key));
+            self.staged.extend(publications(self.classes, event, db, key).map(Staged::Message));
         }
     }
 
@@ -243,8 +243,12 @@ fn publications(classes: EventClasses, event: &str, db: u8, key: &[u8]) -> impl 
     of_key.into_iter().chain(of_event)
 }
 
-/// Publishes that a key has expired and was deleted as `lsn`.
-pub(crate) fn publish_expired(server: &Shared, db: u8, key: &[u8], lsn: Lsn) {
+/// Tells that a key has expired and was deleted as `lsn`.
+pub(crate) fn tell_expired(server: &Shared, db: u8, key: &[u8], lsn: Lsn) {
+    if server.tracking.is_on() {
+        server.tracking.tell_readers(&[key], lsn, None, server.post(None));
+        server.tracking.tell_by_prefix(&[key], lsn, None, server.post(None));
+    }
     let Some(classes) = server.live.event_classes() else { return };
     if classes.has(EventClasses::EXPIRED) {
         for Publication { kind, channel, payload } in publications(classes, "expired", db, key) {

@@ -24,4 +24,5 @@ pub mod spec;
 pub(crate) mod steps;
 pub(crate) mod storing;
 pub mod table;
+pub(crate) mod tracking;
 pub(crate) mod transaction;

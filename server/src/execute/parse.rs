@@ -175,6 +175,17 @@ pub(crate) fn invalid_expiry(command: &str) -> CommandError {
     CommandError::owned(format!("ERR invalid expire time in '{command}' command"))
 }
 
+/// `ON` or `OFF`, in any case.
+pub(crate) fn on_off(word: &[u8]) -> Result<bool, CommandError> {
+    if word.eq_ignore_ascii_case(b"on") {
+        Ok(true)
+    } else if word.eq_ignore_ascii_case(b"off") {
+        Ok(false)
+    } else {
+        Err(CommandError::Syntax)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

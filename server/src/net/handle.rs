@@ -10,6 +10,7 @@ use tarn_resp::Protocol;
 
 use crate::config::{AppendFsync, ClientClass};
 use crate::net::address::Address;
+use crate::net::tracks::Tracks;
 
 /// Stands for no value of `appendfsync`.
 const DURABILITY_OF_SERVER: u8 = u8::MAX;
@@ -27,6 +28,8 @@ pub struct ClientHandle {
     pub since: Instant,
     /// Number of the worker that serves it.
     pub worker: usize,
+    /// How it tracks keys.
+    pub tracks: Tracks,
     /// The fields that change now and then.
     pub info: Mutex<ClientInfo>,
     /// Milliseconds after `since` of the last command.
@@ -86,6 +89,7 @@ impl ClientHandle {
             local_addr,
             since: Instant::now(),
             worker,
+            tracks: Tracks::default(),
             info: Mutex::default(),
             last_command_ms: AtomicU64::new(0),
             last_slot: AtomicUsize::new(usize::MAX),

@@ -12,3 +12,4 @@ pub mod listen;
 pub mod moves;
 pub(crate) mod pause;
 pub mod stream;
+pub(crate) mod tracks;

@@ -97,6 +97,11 @@ impl PubSub {
         all
     }
 
+    /// Puts a message into the mailbox of a worker. `caller` is the worker that calls, if it is one.
+    pub(super) fn put(&self, worker: usize, delivery: Delivery, caller: Option<usize>) {
+        self.mailboxes[worker].put(delivery, caller == Some(worker));
+    }
+
     /// Subscribes a client. `false` if it is subscribed already.
     pub fn subscribe(
         &self,

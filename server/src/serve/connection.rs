@@ -80,7 +80,7 @@ pub(super) struct Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.give_up_turn();
-        self.end_subscriptions();
+        self.end_messages();
         self.worker.outputs.remove(&self.output);
     }
 }
@@ -159,7 +159,10 @@ impl Connection {
         }
     }
 
-    fn end_subscriptions(&mut self) {
+    /// Ends what brings it messages.
+    fn end_messages(&mut self) {
+        let Client { handle, prefixes, .. } = &mut self.client;
+        self.worker.server.tracking.end(handle, prefixes);
         if let Some(mut subscriptions) = self.client.subscriptions.take() {
             self.worker.server.pubsub.unsubscribe_all(&self.client.handle, &mut subscriptions);
         }
@@ -282,7 +285,7 @@ impl Connection {
         }
         if self.closing {
             // Messages would keep it open.
-            self.end_subscriptions();
+            self.end_messages();
         }
         if self.output.is_stuck() {
             if self.is_over_limit() {

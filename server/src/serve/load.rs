@@ -122,20 +122,20 @@ fn load_rdb(server: &Services, config: &Config, engine: &Engine, path: &Path) ->
     Ok(())
 }
 
-/// Publishes that keys have expired.
+/// Tells clients that keys have expired.
 struct Expired(Weak<Services>);
 
 impl ExpiryListener for Expired {
     fn has_expired(&self, db: u8, key: &[u8], lsn: Lsn) {
         if let Some(server) = self.0.upgrade() {
-            events::publish_expired(&server, db, key, lsn);
+            events::tell_expired(&server, db, key, lsn);
         }
     }
 
     fn is_behind(&self) -> bool {
         self.0.upgrade().is_some_and(|server| {
             let tells = server.live.event_classes().is_some_and(|classes| classes.has(EventClasses::EXPIRED));
-            tells && server.pubsub.is_full()
+            (tells || server.tracking.is_on()) && server.pubsub.is_full()
         })
     }
 }

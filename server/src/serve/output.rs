@@ -65,6 +65,8 @@ pub(super) struct Output {
     replying: Cell<bool>,
     /// Messages that come behind that reply, and the newest change that they reveal.
     late: RefCell<(Vec<u8>, Lsn)>,
+    /// Bytes of messages since all replies had left.
+    message_bytes: Cell<usize>,
     /// Why the last write failed, until the connection's task sees it.
     failed: Cell<Option<io::Error>>,
 }
@@ -84,6 +86,7 @@ impl Output {
             awaited: Cell::new(false),
             replying: Cell::new(false),
             late: RefCell::default(),
+            message_bytes: Cell::new(0),
             failed: Cell::new(None),
         })
     }
@@ -143,25 +146,34 @@ impl Output {
         self.handle.output_bytes.store(unread, Ordering::Relaxed);
     }
 
-    /// Whether so many bytes more would be more than the client may leave unread.
-    fn is_too_much(&self, more: usize, outputs: &Outputs) -> bool {
+    /// Whether a message would be more than the client may leave unread. For a client without subscriptions
+    /// that does not monitor messages alone count: it may have asked for long replies.
+    fn is_too_much(&self, delivery: &Delivery, outputs: &Outputs) -> bool {
         // Also of who monitors: lines are messages.
         let limit = outputs.server.live.output_limit_bytes(ClientClass::PubSub);
-        limit > 0 && self.unread_bytes() + more > limit
+        let unread = match self.handle.class() {
+            ClientClass::Normal if !self.handle.is_monitoring() => {
+                self.message_bytes.get().min(self.unread_bytes())
+            }
+            _ => self.unread_bytes(),
+        };
+        limit > 0 && unread + delivery.len() > limit
     }
 
     /// Appends a message to the replies. A client that does not read is closed, as
     /// `client-output-buffer-limit pubsub` says. One that has ended its subscriptions since the message was
     /// published is sent none: it would take it for a reply.
     pub(super) fn deliver(self: &Rc<Self>, delivery: &Delivery, outputs: &Outputs) {
-        if self.handle.is_killed() || !delivery.is_read_by(&self.handle) {
+        let protocol = self.handle.protocol();
+        let monitors = self.handle.is_monitoring();
+        if self.handle.is_killed() || !delivery.is_for(protocol, self.handle.subscriptions(), monitors) {
             return;
         }
-        if self.is_too_much(delivery.len(), outputs) {
+        if self.is_too_much(delivery, outputs) {
             // It may have had no chance to read.
             outputs.send(self);
         }
-        if self.is_too_much(delivery.len(), outputs) {
+        if self.is_too_much(delivery, outputs) {
             let ClientHandle { id, addr, .. } = &*self.handle;
             tracing::warn!(
                 "closing client {id} at {addr}: it did not read its messages, see client-output-buffer-limit"
@@ -169,7 +181,8 @@ impl Output {
             self.handle.kill();
             return;
         }
-        let (protocol, lsn) = (self.handle.protocol(), delivery.message.lsn);
+        let lsn = delivery.message.lsn;
+        self.message_bytes.set(self.message_bytes.get() + delivery.len());
         if self.replying.get() {
             let mut late = self.late.borrow_mut();
             late.1 = late.1.max(lsn);
@@ -266,6 +279,9 @@ impl Output {
         }
         if let Some(lsn) = outbox.held_until() {
             outputs.send_when_durable(lsn, self);
+        }
+        if outbox.is_empty() && self.late.borrow().0.is_empty() {
+            self.message_bytes.set(0);
         }
         outputs.give_back(&mut outbox);
         self.note_unread(outbox.len());

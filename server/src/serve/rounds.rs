@@ -41,6 +41,9 @@ impl Rounds {
         });
         stats.note_memory(process::Heap::now().allocated);
         server.hold_expiry();
+        if server.tracking.is_on() {
+            server.tracking.limit(server.live.tracked_keys_max(), server.post(None));
+        }
         self.look_at_log_file();
         self.look_at_log(server);
         self.look_at_compactions(server);

@@ -20,8 +20,8 @@ const LEFT_OUT: &str = "object|encoding shutdown debug config config|set config|
     bgrewriteaof command command|docs command|info command|list command|count \
     slowlog|get slowlog|len memory|usage memory|stats memory|doctor memory|malloc-stats hello wait waitaof \
     blpop brpop blmove brpoplpush bzpopmin bzpopmax blmpop bzmpop dump object|freq \
-    object|idletime object|refcount client|trackinginfo client|no-touch client|setinfo \
-    reset auth client|getredir client|tracking client|caching multi exec scan hscan \
+    object|idletime object|refcount client|no-touch client|setinfo \
+    reset auth client|tracking multi exec scan hscan \
     subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe \
     module module|list module|load module|loadex module|unload \
     sscan zscan select restore client|no-evict client|unblock role lolwut latency";

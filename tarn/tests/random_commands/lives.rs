@@ -40,6 +40,8 @@ const LEFT_OUT: &[&str] = &[
     "debug|protocol",
     // It would fill the log of messages.
     "debug|log",
+    // Messages come between its replies.
+    "client|tracking",
 ];
 
 /// One client: its requests, and those of the last pipelines, for a person who has to find a fault.

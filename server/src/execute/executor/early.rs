@@ -12,6 +12,7 @@ use crate::error::CommandError;
 use crate::execute::client::Client;
 use crate::execute::command::Command;
 use crate::execute::spec::Flags;
+use crate::execute::tracking::{note_reads, notes_reads};
 
 /// Flags that keep a command from running while the data is being loaded.
 const NEVER: Flags = Flags::WRITE.with(Flags::BLOCKING).with(Flags::EXCLUSIVE);
@@ -44,6 +45,9 @@ impl Executor<'_> {
             return Err(self.loading());
         }
         run_in(command, &latched, &mut Batch::new(), client, server, args, out)?;
+        if notes_reads(command, client) {
+            note_reads(server, client, &keys);
+        }
         server.stats.early_reads.fetch_add(1, Ordering::Relaxed);
         Ok(Lsn::ZERO)
     }

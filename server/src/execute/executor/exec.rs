@@ -19,9 +19,10 @@ use tarn_engine::{CommitError, Group, KeyHash, KeyRef};
 use tarn_resp::{Args, OwnedArgs, Writer};
 use typed_arena::Arena;
 
+use super::Executor;
 use super::latched::{close_gate, run_in};
+use super::note_hot;
 use super::shown::show_part;
-use super::{Executor, note_hot, send_staged};
 use crate::error::CommandError;
 use crate::execute::call::Call;
 use crate::execute::client::Client;
@@ -29,6 +30,7 @@ use crate::execute::command::Command;
 use crate::execute::events::Events;
 use crate::execute::services::Services;
 use crate::execute::spec::Flags;
+use crate::execute::tracking::{notes_reads, send_staged, staged_reads, staged_writes};
 use crate::execute::transaction::{Queued, Transaction};
 use crate::observe::counter;
 
@@ -248,6 +250,9 @@ impl Requests<'_> {
         if server.pubsub.is_monitored() {
             show_part(server, client, command, args, self.by_script);
         }
+        if notes_reads(command, client) {
+            client.staged.push(staged_reads(&command.declared_keys(db, server.databases, args)));
+        }
         if let Err(error) = result {
             out.truncate(start);
             Writer::new(out, client.protocol).error(error.to_string());
@@ -279,6 +284,9 @@ impl Requests<'_> {
         staged: &mut Batch<'a>,
         client: &mut Client,
     ) {
+        if !batch.is_empty() && self.server.tracking.is_on() {
+            client.staged.push(staged_writes(&batch));
+        }
         let Some(classes) = self.server.live.event_classes().filter(|_| !batch.is_empty()) else {
             latched.stage(batch, staged);
             return;

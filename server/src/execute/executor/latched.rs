@@ -14,7 +14,7 @@ use tarn_engine::session::{Access, Exclusive, Latched};
 use tarn_resp::Args;
 use tarn_resp::Writer;
 
-use super::{Executor, send_staged};
+use super::Executor;
 use crate::error::CommandError;
 use crate::execute::client::Client;
 use crate::execute::command::Command;
@@ -22,6 +22,7 @@ use crate::execute::context::Context;
 use crate::execute::events::Events;
 use crate::execute::services::Services;
 use crate::execute::spec::Flags;
+use crate::execute::tracking::{note_reads, notes_reads, send_staged, tell_written};
 
 impl Executor<'_> {
     /// Runs a command that declares its keys.
@@ -60,6 +61,9 @@ impl Executor<'_> {
         let mut batch = Batch::new();
         client.ready.iter_mut().for_each(|ready| ready.is_used = false);
         let ran = run_in(command, &latched, &mut batch, client, self.server, args, out);
+        if notes_reads(command, client) {
+            note_reads(self.server, client, &keys);
+        }
         if let Err(error) = ran {
             self.refused_at = latched.seen();
             return Err(error);
@@ -82,6 +86,9 @@ impl Executor<'_> {
             if access == Access::Read && lookups.1 > 0 {
                 events.add_missed(&latched, command.name, &keys);
             }
+        }
+        if !batch.is_empty() && self.server.tracking.is_on() {
+            tell_written(self.server, client, &batch, seen);
         }
         if !client.staged.is_empty() && !client.denies_waiting {
             send_staged(self.server, client, seen);
@@ -122,6 +129,9 @@ impl Executor<'_> {
         let mut batch = Batch::new();
         let ran = run_in(command, &latched, &mut batch, client, self.server, args, out);
         let mut seen = latched.seen();
+        if notes_reads(command, client) {
+            note_reads(self.server, client, &keys);
+        }
         if let Err(error) = ran {
             self.refused_at = seen;
             return Err(error);
@@ -141,6 +151,9 @@ impl Executor<'_> {
             latched.prepare(&keys);
             Events::new(classes, &mut client.staged).add_written(&latched, command.name, args, db, &batch);
             latched.release();
+        }
+        if !batch.is_empty() && self.server.tracking.is_on() {
+            tell_written(self.server, client, &batch, seen);
         }
         send_staged(self.server, client, seen);
         drop(alone);

@@ -36,8 +36,9 @@ use crate::execute::command::Command;
 use crate::execute::services::Services;
 use crate::execute::spec::Flags;
 use crate::execute::table::{Found, Table};
+use crate::execute::tracking::notes_reads;
+use crate::net::tracks::TrackFlags;
 use crate::observe::counter;
-use crate::pubsub::Publication;
 use crate::scripts::Workshop;
 
 /// Flags of commands that do not run with their keys latched.
@@ -155,6 +156,7 @@ impl<'e> Executor<'e> {
             }
         };
         if !matches!(client.after, After::Postpone | After::Pause) {
+            forget_caching(client, args);
             client.ready.iter_mut().for_each(|ready| ready.has_run = true);
         }
         match &mut client.after {
@@ -221,7 +223,7 @@ impl<'e> Executor<'e> {
         // Nor does a new write overtake those that a pause held back.
         let overtakes = || client.turn.is_none() && self.server.pause.is_followed(self.now);
         let lacks_room = || !self.has_room && !command.flags.has(Flags::ADMIN);
-        let says = self.may_publish(command) || self.server.pubsub.is_monitored();
+        let says = self.may_publish(command, client) || self.server.pubsub.is_monitored();
         let is_crowded = says && self.server.pubsub.is_full();
         if !self.serving && (is_paused || is_crowded || writes && (lacks_room() || overtakes())) {
             client.after = if is_paused { After::Pause } else { After::Postpone };
@@ -333,8 +335,11 @@ impl<'e> Executor<'e> {
 
     /// Whether the command may publish something.
     #[inline]
-    fn may_publish(&self, command: &Command) -> bool {
-        command.flags.has_any(Flags::MAY_REPLICATE.with(Flags::EXEC))
+    fn may_publish(&self, command: &Command, client: &Client) -> bool {
+        // A client that tracks makes room in a full table by what it reads.
+        let tells = || command.may_write() || notes_reads(command, client);
+        self.server.tracking.is_on() && tells()
+            || command.flags.has_any(Flags::MAY_REPLICATE.with(Flags::EXEC))
             || self.server.live.event_classes().is_some_and(|classes| {
                 let tells_of_reads = classes.has(EventClasses::KEY_MISS);
                 command.may_write() || tells_of_reads && command.flags.has(Flags::READONLY)
@@ -367,12 +372,13 @@ impl<'e> Executor<'e> {
     }
 }
 
-/// Sends the messages that a client has staged: the changes that they tell of are there, the
-/// newest of them as `seen`. While the keys are latched, so that messages come in the order of the changes.
-fn send_staged(server: &Services, client: &mut Client, seen: Lsn) {
-    let (seen, worker) = (seen.max(client.seen), client.handle.worker);
-    for Publication { kind, channel, payload } in client.staged.drain(..) {
-        server.pubsub.publish(kind, &channel, &payload, seen, Some(worker));
+/// Ends what `CLIENT CACHING` said for one command, which may be a transaction.
+#[inline]
+fn forget_caching(client: &Client, args: Args<'_>) {
+    let tracks = &client.handle.tracks;
+    let is_over = || client.transaction.is_none() && !args.at(0).eq_ignore_ascii_case(b"client");
+    if tracks.flags().has(TrackFlags::CACHING) && is_over() {
+        tracks.set_flag(TrackFlags::CACHING, false);
     }
 }
 
