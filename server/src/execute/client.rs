@@ -109,6 +109,8 @@ pub struct Client {
     pub(crate) script_failed: bool,
     /// Whether the reply to this command is sent whatever the mode.
     forces_reply: bool,
+    /// The replies within that to a transaction of which the same holds.
+    forced: Vec<u8>,
 }
 
 impl Client {
@@ -142,6 +144,7 @@ impl Client {
             unshown: None,
             script_failed: false,
             forces_reply: false,
+            forced: Vec::new(),
         }
     }
 
@@ -183,11 +186,13 @@ impl Client {
     #[inline]
     pub fn drop_unwanted(&mut self, out: &mut Vec<u8>, start: usize) {
         let is_forced = std::mem::take(&mut self.forces_reply);
+        let forced = std::mem::take(&mut self.forced);
         if self.reply_mode == ReplyMode::On {
             return;
         }
         if !is_forced {
             out.truncate(start);
+            out.extend_from_slice(&forced);
         }
         self.reply_mode = match self.reply_mode {
             ReplyMode::SkipNext => ReplyMode::Skipping,
@@ -199,6 +204,13 @@ impl Client {
     /// Has the reply to this command sent whatever the mode: as a message, it comes at any time.
     pub fn force_reply(&mut self) {
         self.forces_reply = self.reply_mode != ReplyMode::On;
+    }
+
+    /// Notes the reply to a command of a transaction, which may be one that is sent whatever the mode.
+    pub fn keep_forced(&mut self, reply: &[u8]) {
+        if std::mem::take(&mut self.forces_reply) {
+            self.forced.extend_from_slice(reply);
+        }
     }
 
     /// Whether it may do nothing but read its channels: it could not tell messages from replies.

@@ -256,3 +256,38 @@ pub(crate) fn tell_expired(server: &Shared, db: u8, key: &[u8], lsn: Lsn) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands;
+    use crate::execute::spec::Flags;
+    use tarn_resp::OwnedArgs;
+
+    /// Commands whose events `add_written` finds itself.
+    const WITH_SEVERAL: &[&str] =
+        &["rename", "renamenx", "move", "smove", "lmove", "blmove", "rpoplpush", "brpoplpush"];
+    /// Commands that write and have no events, and why.
+    const WITHOUT: &[(&str, &str)] = &[
+        ("flushdb", "Redis has no event for it"),
+        ("flushall", "Redis has no event for it"),
+        ("swapdb", "Redis has no event for it"),
+    ];
+
+    #[test]
+    fn each_command_that_writes_has_events_or_a_reason_for_none() {
+        let args: OwnedArgs = ["name", "a", "1", "b", "c", "d", "e", "f"].into_iter().collect();
+        let mut without: Vec<&str> = Vec::new();
+        for found in commands::table().all() {
+            for command in std::iter::once(found.command).chain(found.command.subcommands) {
+                let is_told =
+                    event_of(command.name, args.as_args()).is_some() || WITH_SEVERAL.contains(&command.name);
+                if command.flags.has(Flags::WRITE) && !is_told {
+                    without.push(command.name);
+                }
+            }
+        }
+        assert_eq!(without.len(), WITHOUT.len(), "{without:?} have no events");
+        assert!(WITHOUT.iter().all(|(name, _)| without.contains(name)), "{without:?} have no events");
+    }
+}

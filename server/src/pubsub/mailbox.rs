@@ -38,6 +38,12 @@ impl Mailbox {
         self.bytes.load(Ordering::Relaxed) >= 2 * BYTES_MAX
     }
 
+    /// How many messages there are.
+    #[cfg(test)]
+    pub(super) fn messages(&self) -> usize {
+        self.mail.lock().len()
+    }
+
     /// Bytes of the messages.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
@@ -65,7 +71,7 @@ impl Mailbox {
         while copies < clients && copied < TAKEN_BYTES {
             let Some(delivery) = mail.pop_front() else { break };
             copies += delivery.to.len();
-            copied += delivery.len();
+            copied += delivery.len() * delivery.to.len();
             bytes += bytes_of(&delivery);
             taken.push(delivery);
         }

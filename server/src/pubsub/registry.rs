@@ -102,6 +102,17 @@ impl PubSub {
         self.mailboxes[worker].put(delivery, caller == Some(worker));
     }
 
+    /// Whether a worker does not keep up that has readers of this channel.
+    pub fn is_full_for(&self, kind: Kind, channel: &[u8]) -> bool {
+        if !self.is_full() || self.is_unread(kind) {
+            return false;
+        }
+        let readers = self.readers.lock();
+        let own = readers[kind as usize].get(channel);
+        let all = own.into_iter().chain(matching(&readers, kind, channel).map(|(_, readers)| readers));
+        all.flat_map(Readers::by_worker).any(|(worker, _)| self.mailboxes[worker].is_full())
+    }
+
     /// Subscribes a client. `false` if it is subscribed already.
     pub fn subscribe(
         &self,
@@ -273,6 +284,35 @@ mod tests {
         assert!(of_first.is_empty() && of_second.is_empty());
         assert_eq!(Kind::ALL.map(|kind| pubsub.count(kind)), [0; 3]);
         assert!(pubsub.readers.lock().iter().all(HashMap::is_empty));
+    }
+
+    #[test]
+    fn a_long_message_to_many_clients_is_taken_alone() {
+        let pubsub = PubSub::new(1);
+        let mut readers: Vec<_> = (0..100).map(|id| client(id, 0)).collect();
+        for (client, subscriptions) in &mut readers {
+            pubsub.subscribe(client, subscriptions, Kind::Channel, b"c");
+        }
+        for _ in 0..3 {
+            pubsub.publish(Kind::Channel, b"c", &[0; 100 << 10], Lsn::ZERO, None);
+        }
+        assert_eq!(pubsub.mailbox(0).take(usize::MAX).len(), 1);
+        assert_eq!(pubsub.mailbox(0).messages(), 2);
+    }
+
+    #[test]
+    fn who_publishes_to_others_does_not_wait_for_a_full_mailbox() {
+        let pubsub = PubSub::new(2);
+        let (slow, mut of_slow) = client(1, 0);
+        let (quick, mut of_quick) = client(2, 1);
+        pubsub.subscribe(&slow, &mut of_slow, Kind::Pattern, b"slow*");
+        pubsub.subscribe(&quick, &mut of_quick, Kind::Channel, b"quick");
+        while !pubsub.is_full() {
+            pubsub.publish(Kind::Channel, b"slow", &[0; 1 << 20], Lsn::ZERO, None);
+        }
+        assert!(pubsub.is_full_for(Kind::Channel, b"slow:2"));
+        assert!(!pubsub.is_full_for(Kind::Channel, b"quick"));
+        assert!(!pubsub.is_full_for(Kind::Shard, b"slow"));
     }
 
     #[test]

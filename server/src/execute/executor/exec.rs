@@ -209,7 +209,9 @@ impl Executor<'_> {
             }
             let db = client.db;
             let requests = Requests { server, worker: self.worker, now: self.now, by_script: false };
+            let at = out.len();
             let batch = requests.run(command, *slot, args, latched, client, out);
+            client.keep_forced(&out[at..]);
             requests.stage(command, args, db, batch, latched, &mut staged, client);
         }
         Ok(staged)

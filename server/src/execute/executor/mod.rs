@@ -39,6 +39,7 @@ use crate::execute::table::{Found, Table};
 use crate::execute::tracking::notes_reads;
 use crate::net::tracks::TrackFlags;
 use crate::observe::counter;
+use crate::pubsub::Kind;
 use crate::scripts::Workshop;
 
 /// Flags of commands that do not run with their keys latched.
@@ -224,7 +225,7 @@ impl<'e> Executor<'e> {
         let overtakes = || client.turn.is_none() && self.server.pause.is_followed(self.now);
         let lacks_room = || !self.has_room && !command.flags.has(Flags::ADMIN);
         let says = self.may_publish(command, client) || self.server.pubsub.is_monitored();
-        let is_crowded = says && self.server.pubsub.is_full();
+        let is_crowded = says && self.is_crowded(command, args);
         if !self.serving && (is_paused || is_crowded || writes && (lacks_room() || overtakes())) {
             client.after = if is_paused { After::Pause } else { After::Postpone };
             return Ok(Lsn::ZERO);
@@ -331,6 +332,17 @@ impl<'e> Executor<'e> {
             self.session = self.server.engine().map(|engine| engine.enter_in_turn(self.worker));
         }
         Ok(())
+    }
+
+    /// Whether a worker does not keep up with its messages: of one message only those that it comes to.
+    fn is_crowded(&self, command: &Command, args: Args<'_>) -> bool {
+        let pubsub = &self.server.pubsub;
+        match command.name {
+            _ if pubsub.is_monitored() => pubsub.is_full(),
+            "publish" => pubsub.is_full_for(Kind::Channel, args.at(1)),
+            "spublish" => pubsub.is_full_for(Kind::Shard, args.at(1)),
+            _ => pubsub.is_full(),
+        }
     }
 
     /// Whether the command may publish something.
