@@ -60,7 +60,7 @@ const SECTIONS: &[Section] = &[
         run: models,
     },
     Section { name: "miri", purpose: "no undefined behaviour, by miri where it is installed", run: miri },
-    Section { name: "clients", purpose: "redis-py, go-redis, redis-cli and redis-benchmark", run: clients },
+    Section { name: "clients", purpose: "clients and programs that others wrote", run: clients },
     Section { name: "cost", purpose: "a request costs no more than it did, by redis-server's", run: cost },
     Section { name: "fuzz", purpose: "hostile bytes, for a while", run: fuzz },
 ];
@@ -216,6 +216,17 @@ fn clients(root: &Path, run: &Run) -> Count {
     if run.tools.has_go() {
         let go = ["test", "-count=1", "-v", "./..."];
         count = count.and(tests(command(&clients.join("go"), "go", &go).env("TARN_BINARY", &binary)));
+    }
+    if let Some(modules) = &run.tools.node {
+        let mut node = command(&clients.join("node"), "node", &["--test", "--test-reporter=tap"]);
+        count = count.and(tests(node.env("NODE_PATH", modules).env("TARN_BINARY", &binary)));
+    }
+    if let Some(repository) = &run.tools.java {
+        let options = ["--batch-mode", "--offline", "--no-transfer-progress", "-Dstyle.color=never", "test"];
+        let mut maven = command(&clients.join("java"), "mvn", &options);
+        let places = [("maven.repo.local", repository), ("build.folder", &target(root).join("java"))];
+        maven.args(places.map(|(name, folder)| format!("-D{name}={}", folder.display())));
+        count = count.and(tests(maven.env("TARN_BINARY", &binary)));
     }
     count
 }

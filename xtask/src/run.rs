@@ -75,9 +75,15 @@ pub(crate) fn tests(command: &mut Command) -> Count {
     if count.failed == 0 && (!is_good || count.passed == 0) { count.and(Count::of_one(false)) } else { count }
 }
 
-/// The counts in a closing line of a test runner: `cargo test`, pytest, and go's lines for single tests,
-/// without the parts that are set in.
+/// The counts in a closing line of a test runner: `cargo test`, pytest, node's three lines, that of Maven's
+/// Surefire, and go's lines for single tests, without the parts that are set in.
 fn count_in(line: &str) -> Option<Count> {
+    if let Some(count) = count_of_node(line) {
+        return Some(count);
+    }
+    if let Some(count) = count_of_surefire(line) {
+        return Some(count);
+    }
     let has_passed = line.starts_with("--- PASS:");
     if has_passed || line.starts_with("--- FAIL:") {
         return Some(Count::of_one(has_passed));
@@ -92,6 +98,29 @@ fn count_in(line: &str) -> Option<Count> {
         found.filter_map(|pair| pair[0].parse::<u64>().ok()).sum::<u64>()
     };
     Some(Count { passed: before(&["passed"]), failed: before(&["failed", "error", "errors"]) })
+}
+
+/// Node's closing lines in TAP: `# pass 12`. A cancelled test is one that did not end in time.
+fn count_of_node(line: &str) -> Option<Count> {
+    let (kind, number) = line.strip_prefix("# ")?.split_once(' ')?;
+    let number = number.parse().ok()?;
+    match kind {
+        "pass" => Some(Count { passed: number, failed: 0 }),
+        "fail" | "cancelled" => Some(Count { passed: 0, failed: number }),
+        _ => None,
+    }
+}
+
+/// Surefire's closing line: `[INFO] Tests run: 3, Failures: 0, Errors: 0, Skipped: 0`. Those of single
+/// classes go on with the time that they took.
+fn count_of_surefire(line: &str) -> Option<Count> {
+    let (_, counts) = line.strip_prefix('[')?.split_once("] Tests run: ")?;
+    let mut numbers = counts.split(", ").map(|part| part.rsplit(' ').next()?.parse::<u64>().ok());
+    let mut next = || numbers.next()?;
+    let (run, failures, errors, skipped) = (next()?, next()?, next()?, next()?);
+    let is_last = numbers.next().is_none();
+    let failed = failures + errors;
+    is_last.then(|| Count { passed: run.saturating_sub(failed + skipped), failed })
 }
 
 #[cfg(test)]
@@ -109,6 +138,14 @@ mod tests {
         assert_eq!(count("--- FAIL: TestStrings (0.00s)"), Some((0, 1)));
         assert_eq!(count("    --- FAIL: TestStrings/get (0.00s)"), None);
         assert_eq!(count("the 3 passed by"), None);
+        assert_eq!(count("# pass 12"), Some((12, 0)));
+        assert_eq!(count("# fail 2"), Some((0, 2)));
+        assert_eq!(count("# cancelled 1"), Some((0, 1)));
+        assert_eq!(count("# tests 15"), None);
+        assert_eq!(count("# Subtest: pass 1"), None);
+        let surefire = "Tests run: 7, Failures: 1, Errors: 2, Skipped: 1";
+        assert_eq!(count_in(&format!("[ERROR] {surefire}")), Some(Count { passed: 3, failed: 3 }));
+        assert_eq!(count_in(&format!("[INFO] {surefire}, Time elapsed: 0.1 s -- in OneTest")), None);
     }
 
     #[test]

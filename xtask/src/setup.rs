@@ -3,7 +3,7 @@
 //!
 //! - Debian's packages: installed by root. The machine of any other user is not changed: the user gets one
 //!   `apt-get` line.
-//! - Python's packages: in an environment of their own in the user's cache folder;
+//! - packages of Python, node and Java: in folders of their own in the user's cache folder;
 //! - `cargo-deny`: built once for each version, to the same folder.
 
 use crate::run::{check, command};
@@ -43,9 +43,19 @@ const NEEDS: &[Need] = &[
     Need {
         is_there: || succeeds(Command::new("python3").args(["-c", "import venv, ensurepip"])),
         packages: "python3 python3-venv",
-        used_for: "redis-py, psycopg, pandas and SQLAlchemy as clients",
+        used_for: "redis-py, programs above it, psycopg, pandas and SQLAlchemy as clients",
     },
     Need { is_there: || on_path("go"), packages: "golang-go", used_for: "go-redis as a client" },
+    Need {
+        is_there: || on_path("node") && on_path("npm"),
+        packages: "nodejs npm",
+        used_for: "ioredis, node-redis and Socket.IO as clients",
+    },
+    Need {
+        is_there: || on_path("javac") && on_path("mvn"),
+        packages: "default-jdk-headless maven",
+        used_for: "Lettuce and Redisson as clients",
+    },
     Need { is_there: || on_path("psql"), packages: "postgresql-client", used_for: "psql as a client" },
     Need {
         is_there: has_postgres,
@@ -57,6 +67,10 @@ const NEEDS: &[Need] = &[
 /// Where the tools for the checks lie.
 pub(crate) struct Tools {
     python: Option<PathBuf>,
+    /// The `node_modules` of `tests/clients/node`.
+    pub node: Option<PathBuf>,
+    /// Maven's repository with all that `tests/clients/java` needs.
+    pub java: Option<PathBuf>,
     /// The `cargo-deny` to run, if there is one.
     pub deny: Option<PathBuf>,
 }
@@ -73,10 +87,13 @@ impl Tools {
                 }
             }
         }
-        let tools = Tools { python: set_up_python(root), deny: set_up_deny(root) };
-        if tools.python.is_none() {
-            println!("left out: clients in Python, as their packages could not be installed");
+        let (python, node, java) = (set_up_python(root), set_up_node(root), set_up_java(root));
+        for (language, packages) in [("Python", &python), ("node", &node), ("Java", &java)] {
+            if packages.is_none() {
+                println!("left out: clients in {language}, as their packages could not be installed");
+            }
         }
+        let tools = Tools { python, node, java, deny: set_up_deny(root) };
         if tools.deny.is_none() {
             println!("left out: licences and advisories, as cargo-deny {DENY_VERSION} could not be built");
         }
@@ -204,6 +221,51 @@ fn set_up_python(root: &Path) -> Option<PathBuf> {
     // Last, so that an interrupted installation is made again.
     std::fs::copy(&listed, &noted).ok()?;
     Some(place)
+}
+
+/// The packages of `tests/clients/node/package-lock.json`, installed again when that list changes.
+fn set_up_node(root: &Path) -> Option<PathBuf> {
+    let (source, place) = (root.join("tests/clients/node"), cache().join("node"));
+    let (wanted, noted) = (std::fs::read(source.join("package-lock.json")).ok()?, place.join("installed"));
+    let modules = place.join("node_modules");
+    if std::fs::read(&noted).is_ok_and(|noted| noted == wanted) {
+        return Some(modules);
+    }
+    println!("installing the packages of tests/clients/node");
+    let _ = std::fs::remove_dir_all(&place);
+    std::fs::create_dir_all(&place).ok()?;
+    for file in ["package.json", "package-lock.json"] {
+        std::fs::copy(source.join(file), place.join(file)).ok()?;
+    }
+    // No package may run a program of its own here.
+    let npm = ["ci", "--ignore-scripts", "--silent", "--no-audit", "--no-fund"];
+    if check(&mut command(&place, "npm", &npm)).failed > 0 {
+        return None;
+    }
+    // Last, so that an interrupted installation is made again.
+    std::fs::write(&noted, wanted).ok()?;
+    Some(modules)
+}
+
+/// Maven's repository for `tests/clients/java/pom.xml`, filled again when that file changes.
+fn set_up_java(root: &Path) -> Option<PathBuf> {
+    let (source, place) = (root.join("tests/clients/java"), cache().join("java"));
+    let (wanted, noted) = (std::fs::read(source.join("pom.xml")).ok()?, place.join("installed"));
+    let repository = place.join("repository");
+    if std::fs::read(&noted).is_ok_and(|noted| noted == wanted) {
+        return Some(repository);
+    }
+    println!("installing the packages of tests/clients/java");
+    std::fs::create_dir_all(&place).ok()?;
+    let mut maven = command(&source, "mvn", &["--batch-mode", "--quiet", "test", "-DskipTests"]);
+    let places = [("maven.repo.local", &repository), ("build.folder", &place.join("build"))];
+    maven.args(places.map(|(name, folder)| format!("-D{name}={}", folder.display())));
+    if check(&mut maven).failed > 0 {
+        return None;
+    }
+    // Last, so that an interrupted installation is made again.
+    std::fs::write(&noted, wanted).ok()?;
+    Some(repository)
 }
 
 /// The program `cargo-deny`, built if it is not there yet.
