@@ -222,7 +222,7 @@ fn clients(root: &Path, run: &Run) -> Count {
         count = count.and(tests(node.env("NODE_PATH", modules).env("TARN_BINARY", &binary)));
     }
     if let Some(repository) = &run.tools.java {
-        let options = ["--batch-mode", "--offline", "--no-transfer-progress", "-Dstyle.color=never", "test"];
+        let options = ["--batch-mode", "--no-transfer-progress", "-Dstyle.color=never", "test"];
         let mut maven = command(&clients.join("java"), "mvn", &options);
         let places = [("maven.repo.local", repository), ("build.folder", &target(root).join("java"))];
         maven.args(places.map(|(name, folder)| format!("-D{name}={}", folder.display())));
