@@ -8,6 +8,7 @@ use sha1_smol::Sha1;
 use tarn_resp::{OwnedArgs, Protocol};
 
 use crate::host::HOST;
+use crate::interpreter::Purpose;
 use crate::library::number::format_g;
 use crate::raise::{self, abort};
 use crate::reply;
@@ -38,14 +39,24 @@ pub(crate) fn error_text(table: &Table) -> Result<Option<Vec<u8>>> {
     })
 }
 
-/// The table of the functions.
-pub(crate) fn table(lua: &Lua, state: &Rc<State>, version: &str) -> Result<Table> {
+/// The table of what scripts and libraries of functions both find, also while these are loaded.
+pub(crate) fn about(lua: &Lua, version: &str) -> Result<Table> {
     let table = lua.create_table()?;
-    for (name, number) in LOG_LEVELS.into_iter().chain(REPLICATION) {
+    for (name, number) in LOG_LEVELS {
         table.raw_set(name, number)?;
     }
     table.raw_set("REDIS_VERSION", version)?;
     table.raw_set("REDIS_VERSION_NUM", version_number(version))?;
+    table.raw_set("log", lua.create_function(|lua, args: MultiValue| log(lua, &args))?)?;
+    Ok(table)
+}
+
+/// The table of the functions.
+pub(crate) fn table(lua: &Lua, state: &Rc<State>, version: &str, purpose: Purpose) -> Result<Table> {
+    let table = about(lua, version)?;
+    for (name, number) in REPLICATION {
+        table.raw_set(name, number)?;
+    }
     let own = state.clone();
     let call = lua.create_function(move |lua, args: Variadic<Value>| call(lua, &own, &args, true))?;
     table.raw_set("call", call)?;
@@ -60,11 +71,12 @@ pub(crate) fn table(lua: &Lua, state: &Rc<State>, version: &str) -> Result<Table
     table.raw_set("error_reply", lua.create_function(|lua, args: MultiValue| error_reply(lua, &args))?)?;
     table.raw_set("status_reply", lua.create_function(|lua, args: MultiValue| status_reply(lua, &args))?)?;
     table.raw_set("sha1hex", lua.create_function(|lua, args: MultiValue| sha1hex(lua, &args))?)?;
-    table.raw_set("log", lua.create_function(|lua, args: MultiValue| log(lua, &args))?)?;
     table.raw_set("set_repl", lua.create_function(|lua, args: MultiValue| set_replication(lua, &args))?)?;
-    table.raw_set("replicate_commands", lua.create_function(|_, ()| Ok(true))?)?;
-    table.raw_set("breakpoint", lua.create_function(|_, ()| Ok(false))?)?;
-    table.raw_set("debug", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
+    if purpose == Purpose::Scripts {
+        table.raw_set("replicate_commands", lua.create_function(|_, ()| Ok(true))?)?;
+        table.raw_set("breakpoint", lua.create_function(|_, ()| Ok(false))?)?;
+        table.raw_set("debug", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
+    }
     table.raw_set("acl_check_cmd", lua.create_function(|lua, args: Variadic<Value>| allows(lua, &args))?)?;
     Ok(table)
 }
@@ -209,7 +221,7 @@ fn sha1hex(lua: &Lua, args: &MultiValue) -> Result<String> {
 }
 
 /// Hands the text of a string or number to `see`.
-fn with_text<T>(value: &Value, see: impl FnOnce(&[u8]) -> T) -> Option<T> {
+pub(crate) fn with_text<T>(value: &Value, see: impl FnOnce(&[u8]) -> T) -> Option<T> {
     match value {
         Value::String(text) => Some(see(&text.as_bytes())),
         Value::Number(number) => Some(see(format_g(*number, TEXT_DIGITS).as_bytes())),

@@ -9,8 +9,10 @@ use tarn_resp::{Protocol, Writer};
 use crate::errors::Errors;
 use crate::host::{HOST, Host};
 use crate::random::Random;
+use crate::registry::Registered;
+use crate::sandbox::Sandbox;
 use crate::state::State;
-use crate::{answer, api, raise, sandbox};
+use crate::{answer, api, raise, registry, sandbox};
 
 /// The instructions between two looks of the host.
 const LOOK_EVERY: u32 = 10_000;
@@ -22,9 +24,18 @@ pub struct Limits {
     pub memory_bytes: usize,
 }
 
-/// A compiled script, which the interpreter that compiled it can run.
+/// The use of an interpreter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// It runs scripts, with `KEYS` and `ARGV`.
+    Scripts,
+    /// It loads libraries and runs their functions, which get keys and arguments.
+    Functions,
+}
+
+/// A compiled script or function, which the interpreter that compiled it can run.
 #[derive(Clone, Debug)]
-pub struct Program(Function);
+pub struct Program(pub(crate) Function);
 
 /// Why a script did not reply a value.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,21 +59,21 @@ pub struct Interpreter {
     lua: Lua,
     limits: Limits,
     globals: Table,
-    state: Rc<State>,
-    /// Calls a function, and returns its value or its error with the place.
-    guarded: Function,
+    pub(crate) state: Rc<State>,
+    purpose: Purpose,
+    sandbox: Sandbox,
     /// The errors that the last script has replied.
     errors: RefCell<Errors>,
 }
 
 impl Interpreter {
-    /// An interpreter for scripts that find `version` as the version of Redis.
-    pub fn new(limits: Limits, version: &str) -> Result<Interpreter, Failure> {
+    /// An interpreter whose scripts find `version` as the version of Redis.
+    pub fn new(limits: Limits, version: &str, purpose: Purpose) -> Result<Interpreter, Failure> {
         let failed = |error: Error| Failure::Error { message: error.to_string().into_bytes(), place: None };
-        Interpreter::build(limits, version).map_err(failed)
+        Interpreter::build(limits, version, purpose).map_err(failed)
     }
 
-    fn build(limits: Limits, version: &str) -> mlua::Result<Interpreter> {
+    fn build(limits: Limits, version: &str, purpose: Purpose) -> mlua::Result<Interpreter> {
         let options = LuaOptions::new().catch_rust_panics(false);
         let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS, options)?;
         let state = Rc::new(State {
@@ -70,12 +81,17 @@ impl Interpreter {
             is_aborted: Cell::new(false),
             random: Random::default(),
             reply: RefCell::default(),
+            registered: RefCell::default(),
         });
-        let server = api::table(&lua, &state, version)?;
+        let server = api::table(&lua, &state, version, purpose)?;
+        let registry = match purpose {
+            Purpose::Scripts => None,
+            Purpose::Functions => Some(registry::table(&lua, &state, version)?),
+        };
         let xpcall: Function = lua.globals().raw_get("xpcall")?;
         let own = state.clone();
         raise::install(&lua, move || own.is_aborted.get())?;
-        let guarded = sandbox::close(&lua, &state, server, xpcall)?;
+        let sandbox = sandbox::close(&lua, &state, server, registry, xpcall)?;
         let hooked = state.clone();
         lua.set_global_hook(HookTriggers::new().every_nth_instruction(LOOK_EVERY), move |_, _| {
             let goes_on = !HOST.is_set() || HOST.with(|host| host.look()).is_ok();
@@ -87,10 +103,11 @@ impl Interpreter {
         })?;
         lua.set_memory_limit(limits.memory_bytes)?;
         let globals = lua.globals();
-        Ok(Interpreter { lua, limits, globals, state, guarded, errors: RefCell::default() })
+        let errors = RefCell::default();
+        Ok(Interpreter { lua, limits, globals, state, purpose, sandbox, errors })
     }
 
-    /// Compiles a script. `name` is what errors call it.
+    /// Compiles a script, or the code of a library. `name` is what errors call it.
     pub fn compile(&self, name: &str, body: &[u8]) -> Result<Program, Failure> {
         let compiled = self
             .lua
@@ -99,6 +116,21 @@ impl Interpreter {
             .set_mode(mlua::chunk::ChunkMode::Text)
             .into_function();
         compiled.map(Program).map_err(|error| self.failure(&error))
+    }
+
+    /// Runs the code of a library; the functions that it has registered. REQUIRES: it was made for functions.
+    pub fn register(&self, program: &Program, host: &mut dyn Host) -> Result<Vec<Registered>, Failure> {
+        let has_run = self.protected(|| {
+            let environment = self.sandbox.environment.as_ref().ok_or(Error::BindError)?;
+            let (globals, end): (Table, Function) = environment.call(())?;
+            program.0.set_environment(globals)?;
+            let result = HOST.set(host, || self.sandbox.guarded.call(&program.0))?;
+            let outcome = self.value_of(result)?;
+            end.call::<()>(())?;
+            Ok(outcome.map(drop))
+        });
+        let registered = self.state.registered.take();
+        has_run.map(|()| registered).map_err(|(failure, _)| failure)
     }
 
     /// Runs a script and writes what it returns as a reply.
@@ -110,33 +142,37 @@ impl Interpreter {
         host: &mut dyn Host,
         reply: &mut Writer<'_>,
     ) -> Result<(), Failure> {
-        self.state.protocol.set(Protocol::Resp2);
-        self.state.is_aborted.set(false);
         self.errors.take();
         let before = reply.len();
-        let outcome = self.run_inner(program, keys, args, host, reply);
+        let outcome = self.protected(|| self.run_inner(program, keys, args, host, reply));
+        outcome.map_err(|(failure, is_known)| {
+            reply.truncate(before);
+            let text = if let Failure::Error { message, .. } = &failure { message } else { &b"ERR"[..] };
+            // What it would have replied before that is not sent.
+            self.errors.take();
+            self.errors.borrow_mut().note(text, is_known);
+            failure
+        })
+    }
+
+    /// Runs something; its failure, and whether the host knows that.
+    fn protected<T>(
+        &self,
+        run: impl FnOnce() -> mlua::Result<Result<T, (Failure, bool)>>,
+    ) -> Result<T, (Failure, bool)> {
+        self.state.protocol.set(Protocol::Resp2);
+        self.state.is_aborted.set(false);
+        let outcome = run().unwrap_or_else(|error| Err((self.failure(&error), false)));
         if self.memory_bytes() > self.limits.memory_bytes / 2 {
             // A script that failed for want of memory shall not leave the next one without.
             self.collect();
         }
-        let failure = match outcome {
-            Ok(None) if !self.state.is_aborted.get() => return Ok(()),
-            Ok(failure) => failure,
-            Err(error) => Some((self.failure(&error), false)),
-        };
-        reply.truncate(before);
-        let (failure, is_known) = match failure {
-            Some((Failure::Error { place, .. }, _)) if self.state.is_aborted.get() => {
-                (Failure::Aborted { place }, false)
-            }
-            Some(failure) => failure,
-            None => (Failure::Aborted { place: None }, false),
-        };
-        let text = if let Failure::Error { message, .. } = &failure { message } else { &b"ERR"[..] };
-        // What it would have replied before that is not sent.
-        self.errors.take();
-        self.errors.borrow_mut().note(text, is_known);
-        Err(failure)
+        match outcome {
+            outcome if !self.state.is_aborted.get() => outcome,
+            Err((Failure::Error { place, .. }, _)) => Err((Failure::Aborted { place }, false)),
+            Err(failure) => Err(failure),
+            Ok(_) => Err((Failure::Aborted { place: None }, false)),
+        }
     }
 
     /// The errors that the script which ran last has replied.
@@ -151,19 +187,36 @@ impl Interpreter {
         args: impl Iterator<Item = &'k [u8]>,
         host: &mut dyn Host,
         reply: &mut Writer<'_>,
-    ) -> mlua::Result<Option<(Failure, bool)>> {
-        self.globals.raw_set("KEYS", self.strings(keys)?)?;
-        self.globals.raw_set("ARGV", self.strings(args)?)?;
-        let values: MultiValue = HOST.set(host, || self.guarded.call(&program.0))?;
-        let mut values = values.into_iter();
+    ) -> mlua::Result<Result<(), (Failure, bool)>> {
+        let (keys, args) = (self.strings(keys)?, self.strings(args)?);
+        let guarded = &self.sandbox.guarded;
+        let result = match self.purpose {
+            Purpose::Scripts => {
+                self.globals.raw_set("KEYS", keys)?;
+                self.globals.raw_set("ARGV", args)?;
+                HOST.set(host, || guarded.call(&program.0))?
+            }
+            Purpose::Functions => HOST.set(host, || guarded.call((&program.0, keys, args)))?,
+        };
+        match self.value_of(result)? {
+            Ok(value) => {
+                let errors = &mut self.errors.borrow_mut();
+                answer::write(reply, &value, self.state.protocol.get(), errors).map(Ok)
+            }
+            Err(failure) => Ok(Err(failure)),
+        }
+    }
+
+    /// The value or the failure that the sandbox has returned; of a failure, whether the host knows it.
+    fn value_of(&self, result: MultiValue) -> mlua::Result<Result<Value, (Failure, bool)>> {
+        let mut values = result.into_iter();
         let has_run = matches!(values.next(), Some(Value::Boolean(true)));
         let value = values.next().unwrap_or(Value::Nil);
-        if !has_run {
-            let is_known = value.as_table().is_some_and(|table| answer::is_counted(table).unwrap_or(false));
-            return Ok(Some((self.failure_of(&value)?, is_known)));
+        if has_run {
+            return Ok(Ok(value));
         }
-        answer::write(reply, &value, self.state.protocol.get(), &mut self.errors.borrow_mut())?;
-        Ok(None)
+        let is_known = value.as_table().is_some_and(|table| answer::is_counted(table).unwrap_or(false));
+        Ok(Err((self.failure_of(&value)?, is_known)))
     }
 
     fn strings<'k>(&self, strings: impl Iterator<Item = &'k [u8]>) -> mlua::Result<Table> {

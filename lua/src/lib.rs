@@ -24,13 +24,15 @@ mod interpreter;
 mod library;
 mod raise;
 mod random;
+mod registry;
 mod reply;
 mod sandbox;
 mod state;
 
 pub use errors::Errors;
 pub use host::{Abort, Host};
-pub use interpreter::{Failure, Interpreter, Limits, Program};
+pub use interpreter::{Failure, Interpreter, Limits, Program, Purpose};
+pub use registry::{FunctionFlag, Registered, valid_name};
 
 #[cfg(test)]
 mod tests;

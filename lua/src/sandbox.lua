@@ -1,5 +1,6 @@
--- Closes the globals for scripts. Runs once, before any script, with what scripts must not have.
-local server, libraries, tools, setreadonly = ...
+-- Closes the globals for scripts. Runs once, before any script, with what scripts must not have. `registry` is
+-- what libraries of functions find as `redis` while they are loaded; scripts have none.
+local server, libraries, tools, setreadonly, registry = ...
 
 local error, tostring, collectgarbage = error, tostring, collectgarbage
 local xpcall, describe = tools.xpcall, tools.describe
@@ -25,14 +26,33 @@ function _G.collectgarbage(option, ...)
     return 0
 end
 
-setmetatable(_G, { __index = function(_, name)
+local absent = { __index = function(_, name)
     error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
-end })
+end }
+setmetatable(_G, absent)
 for _, part in ipairs({ redis, bit, cjson, cmsgpack, coroutine, math, os, string, struct, table }) do
     setreadonly(part, true)
 end
 setreadonly(getmetatable(""), true)
-setreadonly(getmetatable(_G), true)
-setreadonly(_G, true)
+setreadonly(absent, true)
+if not registry then
+    setreadonly(_G, true)
+    return function(f) return xpcall(f, describe) end
+end
 
-return function(f) return xpcall(f, describe) end
+_G.os = nil
+setreadonly(_G, true)
+local loading = setmetatable({ redis = registry, server = registry }, absent)
+setmetatable(registry, absent)
+setreadonly(registry, true)
+setreadonly(loading, true)
+
+-- Calls a function with keys and arguments; makes the globals of a library, with what gives it all of them.
+local function call(f, keys, args) return xpcall(function() return f(keys, args) end, describe) end
+local function environment()
+    local meta = { __index = loading }
+    local globals = setmetatable({}, meta)
+    setreadonly(globals, true)
+    return globals, function() meta.__index = _G end
+end
+return call, environment

@@ -14,9 +14,23 @@ const FRAMES_MAX: usize = 32;
 /// Sources of functions that no script has brought.
 const NOT_OF_SCRIPTS: [&str; 4] = ["=[C]", "=(tail call)", "=sandbox", "=catchers"];
 
-/// Closes the globals, and returns the function that calls a script: it returns `true` and the script's
-/// value, or `false` and a table with `err`, `source` and `line`.
-pub(crate) fn close(lua: &Lua, state: &Rc<State>, server: Table, xpcall: Function) -> Result<Function> {
+/// The functions of the closed sandbox.
+pub(crate) struct Sandbox {
+    /// Calls a script or a function: returns `true` and its value, or `false` and a table with `err`, `source`
+    /// and `line`.
+    pub(crate) guarded: Function,
+    /// Makes the globals of a library of functions, and the function that ends its loading.
+    pub(crate) environment: Option<Function>,
+}
+
+/// Closes the globals. `registry` is what libraries of functions find while they are loaded.
+pub(crate) fn close(
+    lua: &Lua,
+    state: &Rc<State>,
+    server: Table,
+    registry: Option<Table>,
+    xpcall: Function,
+) -> Result<Sandbox> {
     let globals = lua.globals();
     let set_readonly: Function = globals.raw_get("setreadonly")?;
     let libraries = lua.create_table()?;
@@ -26,7 +40,8 @@ pub(crate) fn close(lua: &Lua, state: &Rc<State>, server: Table, xpcall: Functio
     let tools = tools(lua, state)?;
     tools.raw_set("xpcall", xpcall)?;
     let closing = lua.load(include_str!("sandbox.lua")).set_name("=sandbox").into_function()?;
-    closing.call((server, libraries, tools, set_readonly))
+    let (guarded, environment) = closing.call((server, libraries, tools, set_readonly, registry))?;
+    Ok(Sandbox { guarded, environment })
 }
 
 fn tools(lua: &Lua, state: &Rc<State>) -> Result<Table> {

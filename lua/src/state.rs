@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use tarn_resp::Protocol;
 
 use crate::random::Random;
+use crate::registry::Registered;
 
 /// The state that they keep between calls.
 pub(crate) struct State {
@@ -16,4 +17,6 @@ pub(crate) struct State {
     pub(crate) random: Random,
     /// The reply to a command.
     pub(crate) reply: RefCell<Vec<u8>>,
+    /// The functions that the library which is being loaded has registered.
+    pub(crate) registered: RefCell<Vec<Registered>>,
 }

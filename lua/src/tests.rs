@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tarn_resp::{Args, OwnedArgs, Protocol, Writer};
 
-use crate::{Abort, Failure, Host, Interpreter, Limits};
+use crate::{Abort, Failure, FunctionFlag, Host, Interpreter, Limits, Purpose};
 
 #[derive(Default)]
 struct Fake {
@@ -54,7 +54,11 @@ impl Host for Fake {
 }
 
 fn interpreter() -> Interpreter {
-    Interpreter::new(Limits { memory_bytes: 64 << 20 }, "7.0.15").expect("an interpreter can be made")
+    interpreter_for(Purpose::Scripts)
+}
+
+fn interpreter_for(purpose: Purpose) -> Interpreter {
+    Interpreter::new(Limits { memory_bytes: 64 << 20 }, "7.0.15", purpose).expect("an interpreter can be made")
 }
 
 fn run_on(interpreter: &Interpreter, host: &mut Fake, body: &str) -> String {
@@ -259,4 +263,83 @@ fn log_lines_reach_the_host() {
     let mut host = Fake::default();
     assert_eq!(run_on(&interpreter(), &mut host, "redis.log(redis.LOG_NOTICE, 'a', 1)"), "$-1");
     assert_eq!(host.logged, ["2 a 1"]);
+}
+
+/// What the functions of a library reply, each called with a key and two arguments; or why it is not loaded.
+fn call_all(code: &str) -> String {
+    let (interpreter, mut host) = (interpreter_for(Purpose::Functions), Fake::default());
+    let told = |failure| match failure {
+        Failure::Aborted { .. } => "aborted".to_owned(),
+        Failure::Error { message, .. } => String::from_utf8_lossy(&message).into_owned(),
+    };
+    let program = match interpreter.compile("user_function", code.as_bytes()) {
+        Ok(program) => program,
+        Err(failure) => return told(failure),
+    };
+    let registered = match interpreter.register(&program, &mut host) {
+        Ok(registered) => registered,
+        Err(failure) => return told(failure),
+    };
+    let replies = registered.iter().map(|function| {
+        let mut out = Vec::new();
+        let mut reply = Writer::new(&mut out, Protocol::Resp2);
+        let (keys, args): ([&[u8]; 1], [&[u8]; 2]) = ([b"key"], [b"one", b"two"]);
+        let ran = interpreter.run(
+            &function.program,
+            keys.into_iter(),
+            args.into_iter(),
+            &mut host,
+            &mut reply,
+        );
+        let reply = ran.map_or_else(told, |()| String::from_utf8_lossy(&out).replace("\r\n", " "));
+        format!("{}: {}", function.name, reply.trim_end())
+    });
+    replies.collect::<Vec<String>>().join("; ")
+}
+
+#[test]
+fn functions_get_keys_and_arguments_and_keep_the_locals_of_their_library() {
+    let code = "local n = 0
+                redis.register_function('f', function(keys, args)
+                    n = n + 1 return {keys[1], args[2], n, select('#', keys, args)} end)
+                server.register_function('g', function() n = n + 1 return n end)";
+    assert_eq!(call_all(code), "f: *4 $3 key $3 two :1 :2; g: :2");
+}
+
+#[test]
+fn a_library_finds_little_while_it_is_loaded_and_its_functions_find_what_scripts_do() {
+    let absent =
+        |name: &str| format!("ERR user_function:1: Script attempted to access nonexistent global variable '{name}'");
+    assert_eq!(call_all("local a = string"), absent("string"));
+    assert_eq!(call_all("redis.call('get', 'a')"), absent("call"));
+    assert_eq!(call_all("x = 1"), "ERR user_function:1: Attempt to modify a readonly table");
+    let code = "redis.register_function('f', function() return string.rep('a', 2) .. type(redis.call) end)
+                redis.register_function('g', function() return type(redis.register_function) end)
+                redis.register_function('h', function() return KEYS end)
+                redis.register_function('i', function() x = 1 end)
+                redis.register_function('j', function() return os end)";
+    assert_eq!(
+        call_all(code),
+        "f: $10 aafunction; g: $3 nil; \
+         h: ERR user_function:3: Script attempted to access nonexistent global variable 'KEYS'; \
+         i: ERR user_function:4: Attempt to modify a readonly table; \
+         j: ERR user_function:5: Script attempted to access nonexistent global variable 'os'"
+    );
+}
+
+#[test]
+fn a_library_that_is_loaded_for_too_long_is_ended_and_leaves_nothing() {
+    let interpreter = interpreter_for(Purpose::Functions);
+    let program = |code: &str| interpreter.compile("user_function", code.as_bytes()).expect("it compiles");
+    let mut host = Fake { looks_max: Some(10), ..Fake::default() };
+    let endless = program("redis.register_function('f', function() end) while true do end");
+    assert!(matches!(interpreter.register(&endless, &mut host), Err(Failure::Aborted { .. })));
+    let named = program(
+        "redis.register_function{function_name = 'g', callback = function() end, description = 5,
+         flags = {'allow-oom', 'no-writes'}}",
+    );
+    let registered = interpreter.register(&named, &mut Fake::default()).expect("it registers a function");
+    assert_eq!(registered.len(), 1);
+    assert_eq!((registered[0].name.as_str(), registered[0].description.as_deref()), ("g", Some(&b"5"[..])));
+    assert_eq!(registered[0].flags, [FunctionFlag::NoWrites, FunctionFlag::AllowOom]);
 }
