@@ -10,6 +10,8 @@ pub(crate) const VERSIONS: RangeInclusive<u16> = 1..=VERSION_READ_MAX;
 pub const VERSION_READ_MAX: u16 = 11;
 /// The version that is written: every Redis since 5 loads it, as do Valkey, KeyDB and Dragonfly.
 pub const VERSION_WRITTEN: u16 = 9;
+/// The version of a file with functions: that of Redis 7.0, which brought them.
+pub const VERSION_WITH_FUNCTIONS: u16 = 10;
 /// From this version on a checksum is at the end.
 pub(crate) const VERSION_WITH_CHECKSUM: u16 = 5;
 

@@ -46,6 +46,7 @@ mod blob;
 mod crc;
 mod error;
 mod format;
+pub mod functions;
 mod lzf;
 mod names;
 pub mod payload;
@@ -59,7 +60,7 @@ mod writer;
 
 pub use crc::crc64;
 pub use error::{BlobError, Damage, ReadError};
-pub use format::{Kind, STRING_BYTES_MAX, VERSION_READ_MAX, VERSION_WRITTEN};
+pub use format::{Kind, STRING_BYTES_MAX, VERSION_READ_MAX, VERSION_WITH_FUNCTIONS, VERSION_WRITTEN};
 pub use reader::{Head, Reader, Skipped, Unsupported};
 pub use sink::ValueWriter;
 pub use visitor::Visitor;

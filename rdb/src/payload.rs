@@ -36,6 +36,11 @@ pub enum PayloadError {
 /// Reads a payload; how many elements the value has, 1 for a string, 0 for an empty collection, which is no
 /// value.
 pub fn read(payload: &[u8], visitor: &mut dyn Visitor) -> Result<u64, PayloadError> {
+    Ok(read_body(body(payload)?, visitor)?)
+}
+
+/// The bytes before the version and the checksum, if these are right.
+pub(crate) fn body(payload: &[u8]) -> Result<&[u8], PayloadError> {
     let short = || PayloadError::Short(payload.len());
     let (body, footer) = payload.split_last_chunk::<FOOTER_BYTES>().ok_or_else(short)?;
     let [low, high, stored @ ..] = *footer;
@@ -47,7 +52,7 @@ pub fn read(payload: &[u8], visitor: &mut dyn Visitor) -> Result<u64, PayloadErr
     if crc64(&payload[..body.len() + VERSION_BYTES]) != u64::from_le_bytes(stored) {
         return Err(PayloadError::Checksum);
     }
-    Ok(read_body(body, visitor)?)
+    Ok(body)
 }
 
 fn read_body(body: &[u8], visitor: &mut dyn Visitor) -> Result<u64, ReadError> {

@@ -50,7 +50,7 @@ pub struct Skipped {
     pub modules: u64,
     /// Data of modules that belongs to no key.
     pub module_fields: u64,
-    /// Libraries of functions.
+    /// Libraries of functions, in the form of the release candidates of Redis 7.0.
     pub functions: u64,
 }
 
@@ -67,6 +67,7 @@ pub struct Reader<R> {
     unread: Option<Encoding>,
     scratch: Scratch,
     made_by: Option<String>,
+    functions: Vec<Vec<u8>>,
     skipped: Skipped,
     ended: bool,
 }
@@ -85,6 +86,7 @@ impl<R: Read> Reader<R> {
             unread: None,
             scratch: Scratch::default(),
             made_by: None,
+            functions: Vec::new(),
             skipped: Skipped::default(),
             ended: false,
         })
@@ -103,6 +105,11 @@ impl<R: Read> Reader<R> {
     /// The number of bytes that were read.
     pub fn offset(&self) -> u64 {
         self.source.offset()
+    }
+
+    /// The sources of the libraries of functions so far; they come before the first key.
+    pub fn functions(&self) -> &[Vec<u8>] {
+        &self.functions
     }
 
     /// The parts left out so far.
@@ -196,8 +203,9 @@ impl<R: Read> Reader<R> {
                 self.skipped.functions += 1;
             }
             op::FUNCTION2 => {
-                source.skip_string()?;
-                self.skipped.functions += 1;
+                let mut library = Vec::new();
+                source.string(&mut library)?;
+                self.functions.push(library);
             }
             _ => unreachable!("expiries and the end are read where keys are looked for"),
         }

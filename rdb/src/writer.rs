@@ -1,10 +1,11 @@
-//! Writes a file of version 9: plain types only, so that every Redis since 5 and its descendants load it.
+//! Writes a file of version 9: plain types only, so that every Redis since 5 and its descendants load it. One
+//! with functions is of version 10, that of Redis 7.0.
 //!
 //! ```text
-//!   REDIS0009 | AUX … | SELECTDB n | RESIZEDB keys expiring | [EXPIRETIME_MS] type key value | … | EOF | crc
+//!   REDIS0009 | AUX … | FUNCTION2 source … | SELECTDB n | RESIZEDB keys expiring | [EXPIRETIME_MS] type key value | … | EOF | crc
 //! ```
 
-use crate::format::{Kind, MAGIC, VERSION_WRITTEN, op, plain_type};
+use crate::format::{Kind, MAGIC, VERSION_WITH_FUNCTIONS, VERSION_WRITTEN, op, plain_type};
 use crate::sink::{Sink, ValueWriter};
 use std::io::{self, Write};
 
@@ -14,12 +15,27 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a file; `output` needs no buffer of its own.
+    /// Begins a file without functions; `output` needs no buffer of its own.
     pub fn new(output: W) -> io::Result<Writer<W>> {
+        Writer::begin(output, VERSION_WRITTEN)
+    }
+
+    /// Begins a file that will have functions; `output` needs no buffer of its own.
+    pub fn with_functions(output: W) -> io::Result<Writer<W>> {
+        Writer::begin(output, VERSION_WITH_FUNCTIONS)
+    }
+
+    fn begin(output: W, version: u16) -> io::Result<Writer<W>> {
         let mut sink = Sink::new(output);
         sink.bytes(MAGIC)?;
-        sink.bytes(format!("{VERSION_WRITTEN:04}").as_bytes())?;
+        sink.bytes(format!("{version:04}").as_bytes())?;
         Ok(Writer { sink })
+    }
+
+    /// A library of functions: its source. Libraries come before the first key.
+    pub fn function(&mut self, source: &[u8]) -> io::Result<()> {
+        self.sink.bytes(&[op::FUNCTION2])?;
+        self.sink.string(source)
     }
 
     /// The fields about the file that every Redis writes: which version it says it is, when it is written, in

@@ -60,9 +60,9 @@ pub enum CommandError {
     /// The log cannot take writes.
     #[error("MISCONF Errors writing to the AOF file: {0}")]
     LogRefuses(String),
-    /// A script runs for long.
-    #[error("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.")]
-    Busy,
+    /// A script or a function runs for long.
+    #[error("BUSY Redis is busy running a script. You can only call {0} KILL or SHUTDOWN NOSAVE.")]
+    Busy(&'static str),
     /// Nothing is written while checkpoints that rules want cannot be taken.
     #[error(
         "MISCONF The last checkpoint that the rules of 'save' asked for failed: commands that may modify the \

@@ -35,20 +35,23 @@ pub(crate) fn run(args: ImportArgs) -> ExitCode {
 }
 
 fn say(imported: &Imported) {
-    let Imported { keys, expired, skipped, checkpoint_bytes, read, all } = imported;
+    let Imported { keys, expired, libraries, skipped, checkpoint_bytes, read, all } = imported;
     println!("imported {}", rate(*keys, *all));
     println!(
         "reading the file took {:.2} s, the checkpoint has {:.1} MB",
         read.as_secs_f64(),
         *checkpoint_bytes as f64 / 1e6
     );
+    if *libraries > 0 {
+        println!("imported {libraries} libraries of functions");
+    }
     let left_out = [
         (*expired, "keys that had expired"),
         (skipped.empty, "empty collections"),
         (skipped.streams, "streams"),
         (skipped.modules, "values of modules"),
         (skipped.module_fields, "pieces of data of modules"),
-        (skipped.functions, "libraries of functions"),
+        (skipped.functions, "libraries of functions in an early form"),
     ];
     for (count, what) in left_out.into_iter().filter(|(count, _)| *count > 0) {
         println!("left out: {count} {what}");

@@ -20,8 +20,10 @@ mod transfer;
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use tarn_server::config::{Invocation, Loaded, help_text, parse_with_secrets};
+use tarn_server::persist::FUNCTIONS_FILE;
 use tarn_server::serve::supervisor;
 
 #[global_allocator]
@@ -135,9 +137,10 @@ fn serve(args: Vec<OsString>) -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let mut queries = None;
-    let declarations = sql::DECLARATION_FILES.map(|name| loaded.config.dir.join(name));
+    let kept = sql::DECLARATION_FILES.iter().chain([&FUNCTIONS_FILE]);
+    let kept: Vec<PathBuf> = kept.map(|name| loaded.config.dir.join(name)).collect();
     let served = tarn_server::serve::serve_beside(loaded, |server| {
-        server.backups.take_along(declarations.to_vec());
+        server.backups.take_along(kept);
         queries = Some(sql.start(server));
     });
     if let Some(queries) = queries {

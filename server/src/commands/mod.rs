@@ -24,6 +24,7 @@ mod element_scans;
 mod expiry;
 mod ft;
 mod hashes;
+mod functions;
 mod help;
 mod hotkeys;
 mod info;
@@ -103,6 +104,7 @@ const FAMILIES: &[Family] = &[
     ("generic", replicas::COMMANDS),
     ("transactions", transactions::COMMANDS),
     ("scripting", scripts::COMMANDS),
+    ("scripting", functions::COMMANDS),
     ("pubsub", pubsub::COMMANDS),
     ("hash", hashes::COMMANDS),
     ("json", json::COMMANDS),

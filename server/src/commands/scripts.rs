@@ -1,5 +1,5 @@
-//! `EVAL` and its like, and `SCRIPT`. The executor runs scripts; here are their rows, and what tells of
-//! scripts.
+//! `EVAL`, `FCALL` and their like, and `SCRIPT`. The executor runs scripts and functions; here are their rows,
+//! and what tells of scripts.
 
 use tarn_resp::Args;
 
@@ -40,6 +40,8 @@ pub(super) const COMMANDS: &[Command] = &[
     runs("evalsha", RUNS, "2.6.0", "Runs a script that the server knows, by the SHA1 of its source."),
     runs("eval_ro", READS, "7.0.0", "Runs a script that must not change anything."),
     runs("evalsha_ro", READS, "7.0.0", "Runs a script by its SHA1 that must not change anything."),
+    runs("fcall", RUNS, "7.0.0", "Runs a function of a library."),
+    runs("fcall_ro", READS, "7.0.0", "Runs a function of a library that must not change anything."),
     row("script", -2, Flags::NONE, "2.6.0", "A container for commands about scripts.", unknown_container)
         .subcommands(&[
             row("debug", 3, Flags::NOSCRIPT, "3.2.0", "Is refused: there is no debugger of scripts.", debug)
@@ -114,10 +116,18 @@ fn flush<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
 }
 
 fn kill<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    match cx.server.scripts.running.kill() {
+    end(cx, false)
+}
+
+/// Ends scripts, or functions, that run for long.
+pub(super) fn end(cx: &mut Context<'_, '_>, functions: bool) -> Result<(), CommandError> {
+    match cx.server.scripts.running.kill(functions) {
         Killing::Ends => cx.reply.ok(),
         Killing::NoneRuns => {
             return Err(CommandError::text("NOTBUSY No scripts in execution right now."));
+        }
+        Killing::OtherKind => {
+            return Err(CommandError::Busy(if functions { "SCRIPT" } else { "FUNCTION" }));
         }
         Killing::HasWritten => {
             return Err(CommandError::text(

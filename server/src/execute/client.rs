@@ -17,6 +17,7 @@ use crate::execute::spec::Flags;
 use crate::execute::steps::Rest;
 use crate::execute::transaction::{Transaction, Watching};
 use crate::net::handle::ClientHandle;
+use crate::persist::libraries::Job;
 use crate::persist::saver::Ticket;
 use crate::persist::shutdown::Attempt;
 use crate::pubsub::monitors::KeptLines;
@@ -82,6 +83,8 @@ pub struct Client {
     pub save: Option<Ticket>,
     /// The file that its `CONFIG REWRITE` waits for.
     pub rewrite: Option<rewriter::Ticket>,
+    /// The change of functions that its `FUNCTION` waits for.
+    pub(crate) job: Option<Job>,
     /// The end of the server that its `SHUTDOWN` waits for.
     pub ending: Option<Attempt>,
     /// Since when its request waits for the gate to be closed.
@@ -130,6 +133,7 @@ impl Client {
             denies_waiting: false,
             save: None,
             rewrite: None,
+            job: None,
             ending: None,
             waits_for_gate: None,
             turn: None,

@@ -15,6 +15,7 @@ use crate::config::rewriter::Rewriter;
 use crate::execute::blocking::Blocking;
 use crate::net::moves::AcceptorHandle;
 use crate::persist::backups::Backups;
+use crate::persist::libraries::LibraryKeeper;
 use crate::persist::saver::Saver;
 use crate::persist::shutdown::Shutdown;
 use crate::shared::Shared;
@@ -29,6 +30,8 @@ pub struct Services {
     pub saver: Saver,
     /// Writes the configuration to its file.
     pub rewriter: Arc<Rewriter>,
+    /// Changes libraries of functions.
+    pub(crate) libraries: Arc<LibraryKeeper>,
     /// Looks for damage on the disk.
     pub scrubber: Scrubber,
     /// Ends the server.
@@ -58,6 +61,7 @@ impl Services {
             blocking: Blocking::default(),
             saver: Saver::new(shared.started_unix_ms),
             rewriter: Arc::default(),
+            libraries: Arc::default(),
             scrubber: Scrubber::default(),
             shutdown: Shutdown::default(),
             backups: Arc::default(),

@@ -3,7 +3,7 @@
 //! ```text
 //!   saver: one thread takes the checkpoints     shutdown: the last one, then the end
 //!   log_switch: appendonly on and off           backups: copies of the log
-//!   rdb, rdb_file, transfer: Redis's files
+//!   rdb, rdb_file, transfer: Redis's files      libraries: functions and their file
 //! ```
 //!
 //! May import `shared` and the folders below it. Services that need each other get the other one as an
@@ -12,9 +12,12 @@
 pub(crate) mod backup_place;
 pub(crate) mod backups;
 pub(crate) mod keeping;
+pub(crate) mod libraries;
 pub(crate) mod log_switch;
 pub mod rdb;
 pub(crate) mod rdb_file;
 pub(crate) mod saver;
 pub(crate) mod shutdown;
 pub mod transfer;
+
+pub use libraries::{FUNCTIONS_FILE, FunctionsError};

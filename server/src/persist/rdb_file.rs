@@ -21,9 +21,11 @@ use crate::observe::process::Heap;
 use crate::persist::rdb::{rdb_kind, value_len, write_value};
 use crate::version::REDIS_VERSION;
 
-/// Writes the store as of now to `path`, in the place of what is there. On an error that is as it was.
+/// Writes the store as of now to `path`, with libraries of functions, whose sources these are, in the place of
+/// what is there. On an error that is as it was.
 pub(crate) fn save(
     engine: &Engine,
+    functions: &[&[u8]],
     path: &Path,
     pace: Pace,
     progress: &Progress,
@@ -37,7 +39,7 @@ pub(crate) fn save(
     let cut = elapsed();
     progress.begin((0..view.databases()).map(|db| view.keys(db as u8) as u64).sum());
     let mut pacer = Pacer::new(pace, progress, engine);
-    let Counts { keys, .. } = write(view, unix_ms, &mut file, &mut |keys, bytes| {
+    let Counts { keys, .. } = write(view, functions, unix_ms, &mut file, &mut |keys, bytes| {
         progress.keys.store(keys, Ordering::Relaxed);
         progress.bytes.store(bytes, Ordering::Relaxed);
         pacer.rest_if_due()
@@ -56,10 +58,11 @@ pub(crate) struct Counts {
     pub documents: u64,
 }
 
-/// Writes all keys of a view; how many. `after_part` is told how many keys and bytes there are so far, while
+/// Writes libraries of functions and all keys of a view; how many of these. `after_part` is told how many keys and bytes there are so far, while
 /// nothing is latched. Expired keys that nobody has deleted are among them: who loads the file deletes them.
 pub(crate) fn write<E: From<Cancelled> + From<DiskError>>(
     mut view: View,
+    functions: &[&[u8]],
     unix_ms: UnixMs,
     file: &mut NewFile,
     after_part: &mut dyn FnMut(u64, u64) -> Result<(), E>,
@@ -68,8 +71,10 @@ pub(crate) fn write<E: From<Cancelled> + From<DiskError>>(
     let failed = |error| DiskError::new("write", &unfinished, error);
     let bytes = AtomicU64::new(0);
     let counted = Counted { file: &mut file.file, bytes: &bytes };
-    let mut writer = Writer::new(counted).map_err(failed)?;
+    let begun = if functions.is_empty() { Writer::new(counted) } else { Writer::with_functions(counted) };
+    let mut writer = begun.map_err(failed)?;
     writer.about(REDIS_VERSION, unix_ms / 1000, Heap::now().allocated).map_err(failed)?;
+    functions.iter().try_for_each(|source| writer.function(source)).map_err(failed)?;
     let (mut counts, mut selected) = (Counts::default(), None);
     let mut part: Vec<Entry> = Vec::new();
     while let Some(db) = view.next_db() {
@@ -129,6 +134,12 @@ impl NewFile {
         let unfinished = PathBuf::from(name);
         let file = File::create(&unfinished).map_err(|error| DiskError::new("create", &unfinished, error))?;
         Ok(NewFile { path: path.to_path_buf(), unfinished, file })
+    }
+
+    /// Writes to its end.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
+        let written = io::Write::write_all(&mut self.file, bytes);
+        written.map_err(|error| DiskError::new("write", &self.unfinished, error))
     }
 
     /// Gives it its name; how long it is.

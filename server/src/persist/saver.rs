@@ -417,7 +417,9 @@ pub(crate) fn take(
     let is_pending = server.store().is_some_and(log_switch::is_pending);
     if config.checkpoint_format == CheckpointFormat::Rdb && !is_pending && !for_log {
         let (path, unix_ms) = (config.rdb_path(), server.clock.unix_ms());
-        let saved = rdb_file::save(engine, &path, pace, checkpoints.progress(), unix_ms)?;
+        let libraries = server.scripts.functions.now();
+        let sources: Vec<&[u8]> = libraries.iter().map(|library| library.source()).collect();
+        let saved = rdb_file::save(engine, &sources, &path, pace, checkpoints.progress(), unix_ms)?;
         retire_log(server, &config);
         return Ok(saved);
     }

@@ -31,8 +31,8 @@ pub(crate) struct Script {
     code_at: usize,
     /// It promises not to write.
     pub(crate) is_read_only: bool,
-    /// It names its flags, and does not promise that.
-    pub(crate) may_write: bool,
+    /// It has a first line for flags.
+    pub(crate) has_flags: bool,
 }
 
 impl Script {
@@ -43,7 +43,7 @@ impl Script {
             source: source.into(),
             code_at: 0,
             is_read_only: false,
-            may_write: false,
+            has_flags: false,
         };
         if source.starts_with(b"#!") {
             script.code_at = source
@@ -51,7 +51,7 @@ impl Script {
                 .position(|byte| *byte == b'\n')
                 .ok_or_else(|| CommandError::text("ERR Invalid script shebang"))?;
             script.is_read_only = is_read_only(&source[..script.code_at])?;
-            script.may_write = !script.is_read_only;
+            script.has_flags = true;
         }
         Ok(script)
     }

@@ -1,27 +1,41 @@
-//! Scripts of clients: which are known, and which are running.
+//! Scripts and functions of clients: which are known, and which are running.
 //!
 //! ```text
-//!   EVAL, SCRIPT LOAD ──> Cache: sources by SHA1 ──> Workshop of each worker: interpreter, programs
-//!                                                        │ runs
+//!   EVAL, SCRIPT LOAD ──> Cache: sources by SHA1 ───┬──> Workshop of each worker: interpreters, programs
+//!   FUNCTION LOAD ──> Functions: libraries by name ─┘        │ runs
 //!   SCRIPT KILL, BUSY <── Running: since when, has it written, is it to end? <──┘
 //! ```
 //!
 //! The executor runs scripts (`execute/executor/script.rs`); Lua itself is the package `lua`.
 
 mod cache;
+mod library;
 mod running;
+mod shelf;
 mod workshop;
 
+use std::sync::Arc;
+
+use tarn_lua::{Failure, Interpreter, Limits, Purpose};
+
 pub(crate) use cache::{Cache, Script, Sha, sha_of};
-pub(crate) use running::{Killing, Run, Running};
+pub(crate) use library::{Function, Functions, Libraries, Library};
+pub(crate) use running::{About, Killing, Run, Running};
 pub use workshop::Workshop;
 pub(crate) use workshop::{Known, NO_SCRIPT, sha_from};
+
+use crate::version::REDIS_VERSION;
+
+/// Bytes of memory that an interpreter may take.
+const MEMORY_BYTES: usize = 256 << 20;
 
 /// The scripts of a server.
 #[derive(Debug)]
 pub struct Scripts {
     /// The known ones.
     pub(crate) cache: Cache,
+    /// The libraries of functions.
+    pub(crate) functions: Arc<Functions>,
     /// The running ones.
     pub(crate) running: Running,
 }
@@ -29,6 +43,30 @@ pub struct Scripts {
 impl Scripts {
     /// No scripts, for so many workers.
     pub(crate) fn new(workers: usize) -> Scripts {
-        Scripts { cache: Cache::default(), running: Running::new(workers) }
+        Scripts { cache: Cache::default(), functions: Arc::default(), running: Running::new(workers) }
+    }
+}
+
+/// An interpreter with the limits of the server.
+fn interpreter(purpose: Purpose) -> Result<Interpreter, Failure> {
+    Interpreter::new(Limits { memory_bytes: MEMORY_BYTES }, REDIS_VERSION, purpose)
+}
+
+/// Why a script was not compiled.
+fn text_of(failure: &Failure) -> String {
+    match failure {
+        Failure::Error { message, .. } => String::from_utf8_lossy(message).into_owned(),
+        Failure::Aborted { .. } => "it was ended".to_owned(),
+    }
+}
+
+/// Writes a line of `redis.log`.
+pub(crate) fn log(level: u8, message: &[u8]) {
+    let message = String::from_utf8_lossy(message).replace(['\r', '\n'], " ");
+    match level {
+        0 => tracing::debug!("script: {message}"),
+        1 => tracing::trace!("script: {message}"),
+        2 => tracing::info!("script: {message}"),
+        _ => tracing::warn!("script: {message}"),
     }
 }

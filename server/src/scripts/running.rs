@@ -3,6 +3,19 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use tarn_engine::lock::{Mutex, rank};
+
+/// A function that has run for long.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    /// Its name.
+    pub(crate) name: String,
+    /// The request that runs it.
+    pub(crate) request: Vec<Vec<u8>>,
+    /// When it began.
+    pub(crate) began: Instant,
+}
+
 /// The outcome of an attempt to end scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Killing {
@@ -10,6 +23,8 @@ pub(crate) enum Killing {
     NoneRuns,
     /// It has written already.
     HasWritten,
+    /// One of the other kind runs: a function, if scripts were to be ended.
+    OtherKind,
     /// It ends at its next look.
     Ends,
 }
@@ -20,6 +35,8 @@ struct Slot {
     is_overdue: AtomicBool,
     has_written: AtomicBool,
     ends: AtomicBool,
+    /// Of a function that is overdue.
+    about: Mutex<Option<About>, rank::Leaf>,
     /// Bytes of memory of the interpreter after its last script.
     interpreter_bytes: AtomicUsize,
 }
@@ -84,17 +101,26 @@ impl Running {
         Run { running: self, slot: &self.slots[worker], began: Instant::now() }
     }
 
-    /// Ends the scripts that have run for long, unless they have written.
-    pub(crate) fn kill(&self) -> Killing {
+    /// Ends the scripts, or the functions, that have run for long, unless they have written.
+    pub(crate) fn kill(&self, functions: bool) -> Killing {
         let mut outcome = Killing::NoneRuns;
         for slot in self.slots.iter().filter(|slot| slot.is_overdue.load(Ordering::Acquire)) {
             if slot.has_written.load(Ordering::Acquire) {
                 return Killing::HasWritten;
             }
-            slot.ends.store(true, Ordering::Release);
-            outcome = Killing::Ends;
+            if slot.about.lock().is_some() == functions {
+                slot.ends.store(true, Ordering::Release);
+                outcome = Killing::Ends;
+            } else if outcome == Killing::NoneRuns {
+                outcome = Killing::OtherKind;
+            }
         }
         outcome
+    }
+
+    /// A function that has run for long; `None`: none does, but perhaps a script.
+    pub(crate) fn function(&self) -> Option<About> {
+        self.slots.iter().find_map(|slot| slot.about.lock().clone())
     }
 }
 
@@ -134,9 +160,16 @@ impl Run<'_> {
         self.slot.ends.load(Ordering::Acquire)
     }
 
-    /// Tells others if it has run for `limit`.
-    pub(crate) fn look_at_time(&self, limit: Duration) {
-        if self.began.elapsed() >= limit && !self.slot.is_overdue.swap(true, Ordering::AcqRel) {
+    /// Tells others if it has run for `limit`; of a function, the name and the request.
+    pub(crate) fn look_at_time(
+        &self,
+        limit: Duration,
+        about: impl FnOnce() -> Option<(String, Vec<Vec<u8>>)>,
+    ) {
+        if self.began.elapsed() >= limit && !self.slot.is_overdue.load(Ordering::Relaxed) {
+            let began = self.began;
+            *self.slot.about.lock() = about().map(|(name, request)| About { name, request, began });
+            self.slot.is_overdue.store(true, Ordering::Release);
             self.running.overdue.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(
                 "a script has run for {} ms: clients are told to wait, see SCRIPT KILL",
@@ -150,6 +183,7 @@ impl Drop for Run<'_> {
     fn drop(&mut self) {
         if self.slot.is_overdue.swap(false, Ordering::AcqRel) {
             self.running.overdue.fetch_sub(1, Ordering::Relaxed);
+            *self.slot.about.lock() = None;
         }
         self.slot.has_written.store(false, Ordering::Release);
         self.slot.ends.store(false, Ordering::Release);
@@ -163,21 +197,38 @@ mod tests {
     #[test]
     fn only_scripts_that_run_for_long_and_have_not_written_are_ended() {
         let running = Running::new(2);
-        assert_eq!(running.kill(), Killing::NoneRuns);
+        assert_eq!(running.kill(false), Killing::NoneRuns);
         let run = running.begin(1);
-        run.look_at_time(Duration::from_secs(3600));
-        assert_eq!((running.kill(), running.is_busy()), (Killing::NoneRuns, false));
-        run.look_at_time(Duration::ZERO);
+        run.look_at_time(Duration::from_secs(3600), || None);
+        assert_eq!((running.kill(false), running.is_busy()), (Killing::NoneRuns, false));
+        run.look_at_time(Duration::ZERO, || None);
         assert!(running.is_busy() && !run.is_to_end());
-        assert_eq!(running.kill(), Killing::Ends);
+        assert_eq!(running.kill(false), Killing::Ends);
         assert!(run.is_to_end());
         drop(run);
-        assert_eq!((running.kill(), running.is_busy()), (Killing::NoneRuns, false));
+        assert_eq!((running.kill(false), running.is_busy()), (Killing::NoneRuns, false));
         let run = running.begin(1);
         assert!(!run.is_to_end());
-        run.look_at_time(Duration::ZERO);
+        run.look_at_time(Duration::ZERO, || None);
         run.note_write();
-        assert_eq!(running.kill(), Killing::HasWritten);
+        assert_eq!(running.kill(false), Killing::HasWritten);
         assert!(!run.is_to_end());
+    }
+
+    #[test]
+    fn scripts_and_functions_are_ended_apart() {
+        let running = Running::new(2);
+        let script = running.begin(0);
+        script.look_at_time(Duration::ZERO, || None);
+        assert_eq!(running.kill(true), Killing::OtherKind);
+        assert!(running.function().is_none());
+        let function = running.begin(1);
+        function.look_at_time(Duration::ZERO, || Some(("f".to_owned(), vec![b"fcall".to_vec()])));
+        assert_eq!(running.function().map(|about| about.name), Some("f".to_owned()));
+        assert_eq!(running.kill(true), Killing::Ends);
+        assert!(function.is_to_end() && !script.is_to_end());
+        drop(function);
+        assert!(running.function().is_none());
+        assert_eq!(running.kill(false), Killing::Ends);
     }
 }

@@ -1,18 +1,17 @@
-//! The interpreter of a worker, and the scripts that it has compiled.
+//! The interpreters of a worker, and the scripts that it has compiled.
 
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use tarn_lua::{Failure, Interpreter, Limits, Program};
+use tarn_lua::{Failure, Interpreter, Program, Purpose};
 
 use crate::error::CommandError;
-use crate::scripts::{Cache, Script, Sha, sha_of};
-use crate::version::REDIS_VERSION;
+use crate::scripts::library::Functions;
+use crate::scripts::shelf::Shelf;
+use crate::scripts::{Cache, Script, Sha, interpreter, sha_of, text_of};
 
-/// Bytes of memory that the interpreter of a worker may take.
-const MEMORY_BYTES: usize = 256 << 20;
 /// Compiled scripts that a worker keeps, and bytes of their sources: a program may be many times as long.
 const PROGRAMS_MAX: usize = 1_000;
 const SOURCES_BYTES_MAX: usize = 4 << 20;
@@ -21,17 +20,29 @@ const SOURCES_BYTES_MAX: usize = 4 << 20;
 pub(crate) const NO_SCRIPT: CommandError =
     CommandError::text("NOSCRIPT No matching script. Please use EVAL.");
 
-/// A script that a worker has compiled.
+/// A script or a function that a worker has compiled.
 pub(crate) struct Known {
-    /// The script.
-    pub(crate) script: Arc<Script>,
+    /// The SHA1 of the script in hexadecimal, or the name of the function: errors name it.
+    pub(crate) name: String,
     /// The form that the interpreter runs.
     pub(crate) program: Program,
+    /// It promises not to write.
+    pub(crate) is_read_only: bool,
+    /// It could promise that, and does not.
+    pub(crate) may_write: bool,
     /// It has used keys that it does not declare.
     pub(crate) needs_gate: Cell<bool>,
 }
 
-/// The interpreter of a worker, and the scripts that it has compiled.
+impl Known {
+    /// A script or a function; `has_flags`: it could promise not to write.
+    pub(crate) fn new(name: String, program: Program, is_read_only: bool, has_flags: bool) -> Known {
+        let may_write = has_flags && !is_read_only;
+        Known { name, program, is_read_only, may_write, needs_gate: Cell::new(false) }
+    }
+}
+
+/// The interpreters of a worker, and the scripts that it has compiled.
 #[derive(Default)]
 pub struct Workshop {
     interpreter: Option<Interpreter>,
@@ -40,6 +51,8 @@ pub struct Workshop {
     sources_bytes: usize,
     /// That of the cache when the scripts were compiled.
     generation: u64,
+    /// The functions that it has compiled.
+    shelf: Shelf,
 }
 
 impl fmt::Debug for Workshop {
@@ -83,6 +96,15 @@ impl Workshop {
         self.known(&sha)
     }
 
+    /// The function of this name, ready to run.
+    pub(crate) fn function(
+        &mut self,
+        functions: &Functions,
+        name: &[u8],
+    ) -> Result<(&Interpreter, &Known), CommandError> {
+        self.shelf.find(functions, name)
+    }
+
     /// Compiles a script and keeps it, here and in the cache.
     pub(crate) fn load(&mut self, cache: &Cache, source: &[u8]) -> Result<Arc<Script>, CommandError> {
         self.catch_up(cache);
@@ -121,15 +143,12 @@ impl Workshop {
         let interpreter = match &mut self.interpreter {
             Some(interpreter) => interpreter,
             empty => {
-                let limits = Limits { memory_bytes: MEMORY_BYTES };
-                empty.insert(
-                    Interpreter::new(limits, REDIS_VERSION).map_err(|failure| not_compiled(&failure))?,
-                )
+                empty.insert(interpreter(Purpose::Scripts).map_err(|failure| not_compiled(&failure))?)
             }
         };
         let program =
             interpreter.compile("user_script", script.code()).map_err(|failure| not_compiled(&failure))?;
-        let known = Known { script: script.clone(), program, needs_gate: Cell::new(false) };
+        let known = Known::new(script.name(), program, script.is_read_only, script.has_flags);
         self.programs.insert(script.sha, known);
         self.sources_bytes += bytes;
         Ok(())
@@ -137,10 +156,7 @@ impl Workshop {
 }
 
 fn not_compiled(failure: &Failure) -> CommandError {
-    let why = match failure {
-        Failure::Error { message, .. } => String::from_utf8_lossy(message),
-        Failure::Aborted { .. } => "it was ended".into(),
-    };
+    let why = text_of(failure);
     CommandError::owned(format!("ERR Error compiling script (new function): {why}"))
 }
 

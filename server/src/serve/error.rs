@@ -8,6 +8,7 @@ use tarn_engine::{LogError, OpenError};
 use thiserror::Error;
 
 use crate::net::listen::ListenError;
+use crate::persist::FunctionsError;
 use crate::persist::transfer::TransferError;
 
 /// Why the server did not start, or had to stop. One line, with a remedy.
@@ -49,6 +50,9 @@ pub enum ServeError {
     /// The checkpoint could not be opened.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// The functions could not be read.
+    #[error(transparent)]
+    Functions(#[from] FunctionsError),
     /// The last checkpoint was not taken.
     #[error("the last checkpoint was not taken: {0}; what changed since the one before is lost")]
     LastCheckpoint(CheckpointError),

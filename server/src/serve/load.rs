@@ -26,6 +26,7 @@ pub(crate) fn load(server: &Arc<Services>, config: &Config) -> Result<Option<Bac
     let began = Instant::now();
     let tail = if config.appendonly { Tail::Cut } else { Tail::LeftOut };
     server.loading.found.get_or_init(|| Box::new(move |found| log_switch::tell_recovered(found, tail)));
+    server.libraries.open(&server.scripts.functions, &config.dir)?;
     let (checkpoints, rdb_file) = redis_files::open_checkpoints(server, config)?;
     let checkpoints = Arc::new(checkpoints);
     if let Some(checkpoint) = checkpoints.current() {
@@ -107,11 +108,13 @@ fn load_unlogged(
 fn load_rdb(server: &Services, config: &Config, engine: &Engine, path: &Path) -> Result<(), ServeError> {
     let (began, now) = (Instant::now(), server.clock.unix_ms());
     engine.show_early(&server.loading.early);
-    let (keys, expired) = transfer::load(engine, path, config.databases, now, &mut |stage| {
+    let loaded = transfer::load(engine, path, config.databases, now, &mut |stage| {
         if let Stage::Reading { bytes, bytes_total, .. } = stage {
             server.loading.note(bytes, bytes_total);
         }
     })?;
+    server.libraries.adopt(&server.scripts.functions, &loaded.functions)?;
+    let (keys, expired) = (loaded.keys, loaded.expired);
     let saved = path.metadata().and_then(|metadata| metadata.modified()).ok();
     if let Some(age) = saved.and_then(|saved| saved.duration_since(UNIX_EPOCH).ok()) {
         server.saver.note_loaded(age.as_millis() as u64);

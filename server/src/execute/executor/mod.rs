@@ -200,7 +200,7 @@ impl<'e> Executor<'e> {
         let refusal = resolved.refusal(args, client.authenticated).or_else(|| {
             if self.server.scripts.running.is_busy() && !self.serving && !command.flags.has(Flags::ALLOW_BUSY)
             {
-                Some(CommandError::Busy)
+                Some(self.busy())
             } else if self.server.saver.is_failing() && self.is_stopped_by_failure(command, client) {
                 Some(CommandError::CheckpointsFail)
             } else if client.only_reads_channels() && !command.flags.has(Flags::AMONG_MESSAGES) {
@@ -252,6 +252,13 @@ impl<'e> Executor<'e> {
                 result
             }
         }
+    }
+
+    /// The error of clients while a script or a function runs for long.
+    #[cold]
+    fn busy(&self) -> CommandError {
+        let kind = if self.server.scripts.running.function().is_some() { "FUNCTION" } else { "SCRIPT" };
+        CommandError::Busy(kind)
     }
 
     /// Whether the command waits until a checkpoint has been taken (`stop-writes-on-bgsave-error`), as the

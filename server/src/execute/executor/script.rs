@@ -1,4 +1,4 @@
-//! Scripts: a script is a transaction, the requests of which come one by one.
+//! Scripts and functions: a script is a transaction, the requests of which come one by one.
 //!
 //! ```text
 //!   latch the keys that it declares ── run it; requests see earlier changes ── commit as one group
@@ -30,7 +30,7 @@ use crate::execute::parse;
 use crate::execute::spec::Flags;
 use crate::execute::table::Table;
 use crate::observe::counter;
-use crate::scripts::{Cache, Known, NO_SCRIPT, Run, Sha, Workshop};
+use crate::scripts::{self, Cache, Known, NO_SCRIPT, Run, Scripts, Sha, Workshop};
 
 /// Where the number of keys stands in a request, and where the keys begin.
 const NUMBER_AT: usize = 2;
@@ -44,16 +44,25 @@ const READ_ONLY: CommandError =
     CommandError::text("ERR Write commands are not allowed from read-only scripts.");
 const TOO_MUCH: CommandError =
     CommandError::text("ERR the script changes more at once than client-query-buffer-limit bytes");
-const KILLED: &str = "ERR Script killed by user with SCRIPT KILL.";
+const SCRIPT_KILLED: &str = "ERR Script killed by user with SCRIPT KILL.";
+const FUNCTION_KILLED: &str = "ERR Script killed by user with FUNCTION KILL.";
 
-/// A script that is asked for.
+/// A script or a function that is asked for.
 struct Wanted<'w> {
     interpreter: &'w Interpreter,
     known: &'w Known,
-    keys: Args<'w>,
-    /// How many of `keys` are keys; the others are arguments.
+    request: Args<'w>,
+    /// The number of keys; what follows them are arguments.
     count: usize,
     is_read_only: bool,
+    is_function: bool,
+}
+
+impl Wanted<'_> {
+    /// The error of one that was ended.
+    fn killed(&self) -> &'static str {
+        if self.is_function { FUNCTION_KILLED } else { SCRIPT_KILLED }
+    }
 }
 
 /// The reason why a script was ended.
@@ -101,7 +110,7 @@ impl Executor<'_> {
     ) -> Result<Lsn, CommandError> {
         let (workshop, start, db) = (self.workshop, out.len(), client.db);
         let mut workshop = workshop.borrow_mut();
-        let wanted = want(&mut workshop, &self.server.scripts.cache, command, args)?;
+        let wanted = want(&mut workshop, &self.server.scripts, command, args)?;
         if !wanted.known.needs_gate.get() {
             let ran = self.script_latched(command, &wanted, client, args, out);
             if !matches!(ran, Ok(None)) {
@@ -210,16 +219,17 @@ impl Executor<'_> {
     ) -> Result<(), CommandError> {
         let call = Call::begin(self.server, self.worker, command, slot, args, None);
         let mut workshop = self.workshop.borrow_mut();
-        let cache = &self.server.scripts.cache;
-        let mut ended = None;
+        let scripts = &self.server.scripts;
+        let mut killed = None;
         if !is_load(command) {
             show_script(self.server, client, args);
         }
         let result = if is_load(command) {
-            load(&mut workshop, cache, client, args, out)
+            load(&mut workshop, &scripts.cache, client, args, out)
         } else {
-            want(&mut workshop, cache, command, args).map(|wanted| {
-                ended = self.interpret(&wanted, None, arena, latched, staged, client, out);
+            want(&mut workshop, scripts, command, args).map(|wanted| {
+                let ended = self.interpret(&wanted, None, arena, latched, staged, client, out);
+                killed = ended.map(|_| wanted.killed());
             })
         };
         call.finish(client, args, self.now, &result);
@@ -232,7 +242,7 @@ impl Executor<'_> {
             self.server.stats.note_error(&error);
         }
         // Nothing of the transaction happens then.
-        if ended.is_some() { Err(CommandError::text(KILLED)) } else { Ok(()) }
+        killed.map_or(Ok(()), |text| Err(CommandError::text(text)))
     }
 
     /// Runs a script on latched keys, those that it has declared; `None`: on all. Writes its reply, unless it
@@ -260,28 +270,29 @@ impl Executor<'_> {
             arena,
             client,
             declared,
-            is_read_only: wanted.is_read_only,
+            wanted,
             run: self.server.scripts.running.begin(self.worker),
             limit: self.server.live.busy_reply_threshold(),
             bytes: 0,
             ended: None,
         };
-        let keys = wanted.keys.iter().take(wanted.count);
-        let args = wanted.keys.iter().skip(wanted.count);
+        let arguments = wanted.request.tail(KEYS_AT);
+        let keys = arguments.iter().take(wanted.count);
+        let args = arguments.iter().skip(wanted.count);
         let result = wanted.interpreter.run(&wanted.known.program, keys, args, &mut caller, &mut reply);
         let ended = caller.ended;
         let mut errors = wanted.interpreter.take_errors();
         caller.run.note_memory(wanted.interpreter.memory_bytes());
         drop(caller);
-        let name = || wanted.known.script.name();
+        let name = &wanted.known.name;
         let error = match result {
             Ok(()) if reply.is_over() => {
                 errors = Errors { replied: 1, own: [(b"ERR".to_vec(), 1)].into() };
                 Some(CommandError::ReplyTooLong.to_string().into_bytes())
             }
             Ok(()) => None,
-            Err(Failure::Error { message, place }) => Some(told(&message, &name(), place)),
-            Err(Failure::Aborted { place }) => Some(told(KILLED.as_bytes(), &name(), place)),
+            Err(Failure::Error { message, place }) => Some(told(&message, name, place)),
+            Err(Failure::Aborted { place }) => Some(told(wanted.killed().as_bytes(), name, place)),
         };
         client.denies_waiting = denies_waiting;
         if client.db != db {
@@ -325,31 +336,43 @@ fn load(
     Ok(())
 }
 
-/// Finds the script that a request asks for, and compiles it if need be.
+/// Finds the script or the function that a request asks for, and compiles it if need be.
 fn want<'w>(
     workshop: &'w mut Workshop,
-    cache: &Cache,
+    scripts: &Scripts,
     command: &Command,
     args: Args<'w>,
 ) -> Result<Wanted<'w>, CommandError> {
+    let is_function = command.name.starts_with("fcall");
     let by_sha = command.name.starts_with("evalsha");
     if by_sha && args.at(1).len() != 2 * size_of::<Sha>() {
         return Err(NO_SCRIPT);
     }
-    let count = parse::integer(args.at(NUMBER_AT))?;
-    let keys = args.tail(KEYS_AT);
-    if count > keys.len() as i64 {
-        return Err(CommandError::text("ERR Number of keys can't be greater than number of args"));
-    }
-    let count =
-        usize::try_from(count).map_err(|_| CommandError::text("ERR Number of keys can't be negative"))?;
-    let (interpreter, known) =
-        if by_sha { workshop.of_sha(cache, args.at(1))? } else { workshop.of_source(cache, args.at(1))? };
-    if command.flags.has(Flags::READONLY) && known.script.may_write {
+    let (count, (interpreter, known)) = if is_function {
+        let function = workshop.function(&scripts.functions, args.at(1))?;
+        let count = parse::integer(args.at(NUMBER_AT))
+            .map_err(|_| CommandError::text("ERR Bad number of keys provided"))?;
+        (count_of_keys(count, args)?, function)
+    } else {
+        let count = count_of_keys(parse::integer(args.at(NUMBER_AT))?, args)?;
+        let cache = &scripts.cache;
+        let script =
+            if by_sha { workshop.of_sha(cache, args.at(1))? } else { workshop.of_source(cache, args.at(1))? };
+        (count, script)
+    };
+    let reads = command.flags.has(Flags::READONLY);
+    if reads && known.may_write {
         return Err(CommandError::text("ERR Can not execute a script with write flag using *_ro command."));
     }
-    let is_read_only = command.flags.has(Flags::READONLY) || known.script.is_read_only;
-    Ok(Wanted { interpreter, known, keys, count, is_read_only })
+    let is_read_only = reads || known.is_read_only;
+    Ok(Wanted { interpreter, known, request: args, count, is_read_only, is_function })
+}
+
+fn count_of_keys(count: i64, args: Args<'_>) -> Result<usize, CommandError> {
+    if count > args.tail(KEYS_AT).len() as i64 {
+        return Err(CommandError::text("ERR Number of keys can't be greater than number of args"));
+    }
+    usize::try_from(count).map_err(|_| CommandError::text("ERR Number of keys can't be negative"))
 }
 
 /// The error of a script, with its place. It need not be UTF-8.
@@ -368,7 +391,7 @@ struct Caller<'x, 'a, 'k, 's> {
     arena: &'a Arena<OwnedArgs>,
     client: &'x mut Client,
     declared: Option<&'x [KeyRef<'k>]>,
-    is_read_only: bool,
+    wanted: &'x Wanted<'x>,
     run: Run<'x>,
     /// The time after which others are told.
     limit: Duration,
@@ -397,7 +420,7 @@ impl Caller<'_, '_, '_, '_> {
             Some(WRONG_NUMBER)
         } else if command.flags.has(Flags::NOSCRIPT) {
             Some(NOT_ALLOWED)
-        } else if self.is_read_only && (command.may_write() || command.flags.has(Flags::MAY_REPLICATE)) {
+        } else if self.wanted.is_read_only && (command.may_write() || command.flags.has(Flags::MAY_REPLICATE)) {
             Some(READ_ONLY)
         } else if server.saver.is_failing() && command.may_write() && stops_writes(server) {
             Some(CommandError::CheckpointsFail)
@@ -465,13 +488,7 @@ impl Host for Caller<'_, '_, '_, '_> {
     }
 
     fn log(&mut self, level: u8, message: &[u8]) {
-        let message = String::from_utf8_lossy(message);
-        match level {
-            0 => tracing::debug!("script: {message}"),
-            1 => tracing::trace!("script: {message}"),
-            2 => tracing::info!("script: {message}"),
-            _ => tracing::warn!("script: {message}"),
-        }
+        scripts::log(level, message);
     }
 
     fn allows(&mut self, args: Args<'_>) -> Option<bool> {
@@ -480,7 +497,9 @@ impl Host for Caller<'_, '_, '_, '_> {
     }
 
     fn look(&mut self) -> Result<(), Abort> {
-        self.run.look_at_time(self.limit);
+        let Wanted { known, request, is_function, .. } = self.wanted;
+        let about = || (known.name.clone(), request.iter().map(<[u8]>::to_vec).collect());
+        self.run.look_at_time(self.limit, || is_function.then(about));
         let server = self.requests.server;
         if self.run.is_to_end() || server.is_stopping() || server.shutdown.is_running() {
             self.ended = Some(Ended::Killed);

@@ -69,7 +69,9 @@ pub fn export(
         recovery::read(disk.clone(), log_dirs, &checkpoints, place.databases, place.threads, progress)
     })?;
     let read = clock.monotonic() - began;
-    let Counts { keys, documents } = write(loaded, &clock, &mut file, report)?;
+    let functions = place.functions()?.unwrap_or_default();
+    let functions: Vec<&[u8]> = functions.iter().map(Vec::as_slice).collect();
+    let Counts { keys, documents } = write(loaded, &functions, &clock, &mut file, report)?;
     let bytes = file.publish()?;
     let all = clock.monotonic() - began;
     Ok(Exported { keys, documents, bytes, read, all, warnings: warnings.try_iter().collect() })
@@ -110,6 +112,7 @@ fn reading<E: Send>(
 /// Writes all keys; how many.
 fn write(
     loaded: Loaded,
+    functions: &[&[u8]],
     clock: &Arc<SystemClock>,
     file: &mut NewFile,
     report: &mut dyn FnMut(Stage),
@@ -119,7 +122,7 @@ fn write(
     // The counts that stand before the keys of a database are to be right.
     engine.expiry().set_active(false);
     let view = engine.open_view(ViewOptions::once("export"))?;
-    rdb_file::write(view, clock.unix_ms(), file, &mut |keys, _| {
+    rdb_file::write(view, functions, clock.unix_ms(), file, &mut |keys, _| {
         report(Stage::Writing { keys, keys_total });
         Ok(())
     })

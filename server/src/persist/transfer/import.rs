@@ -19,6 +19,7 @@ use tarn_engine::{Group, KeyHash, KeyRef};
 use tarn_rdb::{Head, ReadError, Reader, Skipped, Unsupported};
 
 use super::{Place, Stage, TransferError, disk, file_failed};
+use crate::persist::libraries;
 use crate::persist::rdb::{ChangeBuilder, NotJson};
 
 /// Keys that are put into the store together.
@@ -37,6 +38,8 @@ pub struct Imported {
     pub keys: u64,
     /// Keys that were left out because they had expired.
     pub expired: u64,
+    /// Libraries of functions.
+    pub libraries: u64,
     /// The values that were left out.
     pub skipped: Skipped,
     /// The length of the checkpoint.
@@ -60,6 +63,9 @@ pub fn import(
     // Before the file is read, which may take long; but a directory for checkpoints is only made behind it.
     let opened = if place.checkpoint_dir().exists() { Some(open_empty(place, &disk)?) } else { None };
     refuse_log(place, &disk)?;
+    if place.functions()?.is_some() {
+        return Err(TransferError::NotEmpty { path: place.dir.clone(), what: "functions" });
+    }
     let file = File::open(path).map_err(file_failed("open", path))?;
     let bytes_total = file.metadata().map_err(file_failed("read", path))?.len();
     let unsupported = if skips_unsupported { Unsupported::Skip } else { Unsupported::Refuse };
@@ -75,7 +81,9 @@ pub fn import(
         loader: Loader::new(&engine, clock.unix_ms()),
         expired: 0,
     };
-    let skipped = import.read(file, unsupported, report)?;
+    let (skipped, functions) = import.read(file, unsupported, report)?;
+    libraries::read_all(&functions)
+        .map_err(|error| TransferError::Functions { path: path.to_path_buf(), why: error.to_string() })?;
     let expired = import.expired;
     let read = clock.monotonic() - began;
     let checkpoints = match opened {
@@ -83,10 +91,14 @@ pub fn import(
         None => open_empty(place, &disk)?,
     };
     refuse_log(place, &disk)?;
+    if !functions.is_empty() {
+        libraries::write_file(&place.functions_file(), functions.iter().map(Vec::as_slice))?;
+    }
     let taken = take(&engine, &checkpoints, &*clock, report)?;
     Ok(Imported {
         keys: taken.keys,
         expired,
+        libraries: functions.len() as u64,
         skipped,
         checkpoint_bytes: taken.bytes,
         read,
@@ -94,20 +106,30 @@ pub fn import(
     })
 }
 
-/// Reads the RDB file `path` into a store that is empty. What is not supported is refused. Returns how many
-/// keys there are, and how many were left out because they had expired.
+/// The contents of an RDB file that a server loads.
+#[derive(Clone, Debug)]
+pub struct FromRdb {
+    /// Keys that were put into the store.
+    pub keys: u64,
+    /// Keys that were left out because they had expired.
+    pub expired: u64,
+    /// The sources of the libraries of functions.
+    pub functions: Vec<Vec<u8>>,
+}
+
+/// Reads the RDB file `path` into a store that is empty. What is not supported is refused.
 pub fn load(
     engine: &Engine,
     path: &Path,
     databases: usize,
     now: UnixMs,
     report: &mut dyn FnMut(Stage),
-) -> Result<(u64, u64), TransferError> {
+) -> Result<FromRdb, TransferError> {
     let file = File::open(path).map_err(file_failed("open", path))?;
     let bytes_total = file.metadata().map_err(file_failed("read", path))?.len();
     let mut import = Import { path, bytes_total, databases, loader: Loader::new(engine, now), expired: 0 };
-    import.read(file, Unsupported::Refuse, report)?;
-    Ok((import.loader.keys, import.expired))
+    let (_, functions) = import.read(file, Unsupported::Refuse, report)?;
+    Ok(FromRdb { keys: import.loader.keys, expired: import.expired, functions })
 }
 
 /// Opens the checkpoints of a data directory that has none.
@@ -163,13 +185,13 @@ struct Import<'i> {
 }
 
 impl Import<'_> {
-    /// Reads the whole file.
+    /// Reads the whole file. Returns what was left out, and the sources of the libraries of functions.
     fn read(
         &mut self,
         file: File,
         unsupported: Unsupported,
         report: &mut dyn FnMut(Stage),
-    ) -> Result<Skipped, TransferError> {
+    ) -> Result<(Skipped, Vec<Vec<u8>>), TransferError> {
         let path = self.path.to_path_buf();
         let unreadable = |error: ReadError| TransferError::Unreadable { path: path.clone(), error };
         let mut reader = Reader::new(file, unsupported).map_err(&unreadable)?;
@@ -182,7 +204,7 @@ impl Import<'_> {
         }
         reader.expect_end().map_err(&unreadable)?;
         self.loader.flush()?.map_or(Ok(()), |key| Err(self.duplicate(&key, reader.offset())))?;
-        Ok(reader.skipped())
+        Ok((reader.skipped(), reader.functions().to_vec()))
     }
 
     fn read_key(&mut self, head: Head, reader: &mut Reader<File>) -> Result<(), TransferError> {

@@ -12,13 +12,14 @@ mod export;
 mod import;
 
 pub use export::{Exported, export};
-pub use import::{Imported, import, load};
+pub use import::{FromRdb, Imported, import, load};
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::persist::libraries::{self, FUNCTIONS_FILE, FunctionsError};
 use tarn_engine::CommitError;
 use tarn_engine::backup;
 use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
@@ -117,6 +118,17 @@ pub enum TransferError {
         /// The key, escaped.
         key: String,
     },
+    /// A library of functions in Redis's file cannot be loaded.
+    #[error("{}: a library of functions cannot be loaded: {why}", path.display())]
+    Functions {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        why: String,
+    },
+    /// The file of functions in the data directory cannot be used.
+    #[error(transparent)]
+    FunctionsFile(#[from] FunctionsError),
     /// Redis's file has more databases.
     #[error(
         "{}: tells of database {database} before byte {offset}, and there are only {databases}: import with \
@@ -175,7 +187,9 @@ impl TransferError {
             TransferError::Unreadable { error, .. } => !matches!(error, ReadError::Io { .. }),
             TransferError::Checkpoint(error) => !matches!(error, CheckpointError::Disk(_)),
             TransferError::Open(error) => !matches!(error, OpenError::Disk(_) | OpenError::Log(_)),
-            TransferError::Directory { .. }
+            TransferError::FunctionsFile(error) => matches!(error, FunctionsError::Damaged { .. }),
+            TransferError::Functions { .. }
+            | TransferError::Directory { .. }
             | TransferError::NotEmpty { .. }
             | TransferError::Empty { .. }
             | TransferError::Duplicate { .. }
@@ -205,6 +219,15 @@ impl fmt::Display for Hint<'_> {
 impl Place {
     fn checkpoint_dir(&self) -> PathBuf {
         self.dir.join("checkpoints")
+    }
+
+    fn functions_file(&self) -> PathBuf {
+        self.dir.join(FUNCTIONS_FILE)
+    }
+
+    /// The sources of the libraries of functions; `None` if there is no file of them.
+    fn functions(&self) -> Result<Option<Vec<Vec<u8>>>, FunctionsError> {
+        libraries::sources_in(&self.functions_file())
     }
 
     fn log_dirs(&self) -> Vec<PathBuf> {

@@ -1,0 +1,83 @@
+//! The functions that a worker has compiled.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tarn_lua::{FunctionFlag, Interpreter, Purpose};
+
+use crate::error::CommandError;
+use crate::scripts::library::{Functions, Libraries, Library};
+use crate::scripts::{Known, interpreter, text_of};
+
+const NOT_FOUND: CommandError = CommandError::text("ERR Function not found");
+
+/// A library that was compiled, with its functions by name.
+struct Compiled {
+    library: Arc<Library>,
+    functions: HashMap<String, Known>,
+}
+
+/// The functions that a worker has compiled, and the interpreter that runs them. The locals of a library last
+/// as long as it is compiled here.
+#[derive(Default)]
+pub(crate) struct Shelf {
+    interpreter: Option<Interpreter>,
+    compiled: HashMap<String, Compiled>,
+    /// The libraries of the server, as they were at this generation.
+    libraries: Arc<Libraries>,
+    generation: u64,
+}
+
+impl Shelf {
+    /// The function of this name, ready to run.
+    pub(crate) fn find(
+        &mut self,
+        functions: &Functions,
+        name: &[u8],
+    ) -> Result<(&Interpreter, &Known), CommandError> {
+        self.catch_up(functions);
+        let (library, function) = self.libraries.find(name).ok_or(NOT_FOUND)?;
+        if !self.compiled.contains_key(&library.name) {
+            let interpreter = match &mut self.interpreter {
+                Some(interpreter) => interpreter,
+                empty => empty.insert(
+                    interpreter(Purpose::Functions)
+                        .map_err(|failure| CommandError::owned(format!("ERR {}", text_of(&failure))))?,
+                ),
+            };
+            let known = library.register(interpreter)?.into_iter().map(|registered| {
+                let is_read_only = registered.flags.contains(&FunctionFlag::NoWrites);
+                (registered.name.clone(), Known::new(registered.name, registered.program, is_read_only, true))
+            });
+            let functions = known.collect();
+            self.compiled.insert(library.name.clone(), Compiled { library: library.clone(), functions });
+        }
+        let compiled = self.compiled.get(&library.name).expect("the library was compiled");
+        // A library may register others each time.
+        let known = compiled.functions.get(&function.name).ok_or(NOT_FOUND)?;
+        Ok((self.interpreter.as_ref().expect("it has compiled the library"), known))
+    }
+
+    /// Bytes of memory of its interpreter.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.interpreter.as_ref().map_or(0, Interpreter::memory_bytes)
+    }
+
+    /// Forgets libraries that are not those of the server any more.
+    fn catch_up(&mut self, functions: &Functions) {
+        let generation = functions.generation();
+        if self.generation == generation {
+            return;
+        }
+        self.generation = generation;
+        self.libraries = functions.now();
+        let libraries = &self.libraries;
+        let is_current =
+            |compiled: &Library| libraries.iter().any(|library| std::ptr::eq(&**library, compiled));
+        let before = self.compiled.len();
+        self.compiled.retain(|_, compiled| is_current(&compiled.library));
+        if self.compiled.len() < before {
+            self.interpreter.iter().for_each(Interpreter::collect);
+        }
+    }
+}
