@@ -117,18 +117,19 @@ fn read_named(named: &Table) -> std::result::Result<Registered, &'static str> {
     let (mut name, mut callback, mut description, mut flags) = (None, None, None, Vec::new());
     for pair in named.pairs::<Value, Value>() {
         let (key, value) = pair.map_err(|_| "unknown argument given to redis.register_function")?;
-        let key =
-            text(&key).ok_or("named argument key given to redis.register_function is not a string")?;
+        let key = text(&key).ok_or("named argument key given to redis.register_function is not a string")?;
         match key.to_ascii_lowercase().as_slice() {
             b"function_name" => {
-                name = Some(text(&value).ok_or(
-                    "function_name argument given to redis.register_function must be a string",
-                )?);
+                name = Some(
+                    text(&value)
+                        .ok_or("function_name argument given to redis.register_function must be a string")?,
+                );
             }
             b"description" => {
-                description = Some(text(&value).ok_or(
-                    "description argument given to redis.register_function must be a string",
-                )?);
+                description = Some(
+                    text(&value)
+                        .ok_or("description argument given to redis.register_function must be a string")?,
+                );
             }
             b"callback" => {
                 let Value::Function(function) = value else {

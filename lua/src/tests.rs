@@ -58,7 +58,8 @@ fn interpreter() -> Interpreter {
 }
 
 fn interpreter_for(purpose: Purpose) -> Interpreter {
-    Interpreter::new(Limits { memory_bytes: 64 << 20 }, "7.0.15", purpose).expect("an interpreter can be made")
+    Interpreter::new(Limits { memory_bytes: 64 << 20 }, "7.0.15", purpose)
+        .expect("an interpreter can be made")
 }
 
 fn run_on(interpreter: &Interpreter, host: &mut Fake, body: &str) -> String {
@@ -284,13 +285,8 @@ fn call_all(code: &str) -> String {
         let mut out = Vec::new();
         let mut reply = Writer::new(&mut out, Protocol::Resp2);
         let (keys, args): ([&[u8]; 1], [&[u8]; 2]) = ([b"key"], [b"one", b"two"]);
-        let ran = interpreter.run(
-            &function.program,
-            keys.into_iter(),
-            args.into_iter(),
-            &mut host,
-            &mut reply,
-        );
+        let ran =
+            interpreter.run(&function.program, keys.into_iter(), args.into_iter(), &mut host, &mut reply);
         let reply = ran.map_or_else(told, |()| String::from_utf8_lossy(&out).replace("\r\n", " "));
         format!("{}: {}", function.name, reply.trim_end())
     });
@@ -308,8 +304,9 @@ fn functions_get_keys_and_arguments_and_keep_the_locals_of_their_library() {
 
 #[test]
 fn a_library_finds_little_while_it_is_loaded_and_its_functions_find_what_scripts_do() {
-    let absent =
-        |name: &str| format!("ERR user_function:1: Script attempted to access nonexistent global variable '{name}'");
+    let absent = |name: &str| {
+        format!("ERR user_function:1: Script attempted to access nonexistent global variable '{name}'")
+    };
     assert_eq!(call_all("local a = string"), absent("string"));
     assert_eq!(call_all("redis.call('get', 'a')"), absent("call"));
     assert_eq!(call_all("x = 1"), "ERR user_function:1: Attempt to modify a readonly table");

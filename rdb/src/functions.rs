@@ -63,7 +63,8 @@ mod tests {
     #[test]
     fn the_payload_of_redis_is_read() {
         // `FUNCTION DUMP` of redis-server 7.0.15.
-        let payload = b"\xf5@L#!lua name=y\nredis.register_function(\"fx\", function(keys,args) return 1 end)\
+        let payload =
+            b"\xf5@L#!lua name=y\nredis.register_function(\"fx\", function(keys,args) return 1 end)\
                         \n\x00\xc4\xbe\x82\xc5\xb8\x9b\xc3\x81";
         let source = &payload[3..payload.len() - 10];
         assert_eq!(read(payload).expect("it is whole"), [source]);

@@ -22,25 +22,31 @@ const fn sub(name: &'static str, arity: i32, flags: Flags, summary: &'static str
 }
 
 /// The rows of this family.
-pub(super) const COMMANDS: &[Command] =
-    &[row("function", -2, Flags::NONE, "7.0.0", "A container for commands about functions.", unknown_container)
-        .subcommands(&[
-            sub("delete", 3, CHANGES, "Deletes a library and its functions.", delete).complexity("O(1)"),
-            sub("dump", 2, TELLS, "Replies all libraries as one payload.", dump)
-                .complexity("O(N) where N is the number of functions"),
-            sub("flush", -2, CHANGES, "Deletes all libraries.", flush)
-                .complexity("O(N) where N is the number of functions deleted"),
-            row("help", 2, Flags::LOADING.with(Flags::STALE), "7.0.0", "Lists the subcommands.", help)
-                .categories(&["@scripting"]),
-            sub("kill", 2, WHILE_BUSY, "Ends functions that run for long and have not changed anything.", kill),
-            sub("list", -2, TELLS, "Describes the libraries.", list)
-                .complexity("O(N) where N is the number of functions"),
-            sub("load", -3, CHANGES.with(Flags::DENYOOM), "Loads a library.", load)
-                .complexity("O(1) (considering compilation time is redundant)"),
-            sub("restore", -3, CHANGES.with(Flags::DENYOOM), "Loads all libraries of a payload.", restore)
-                .complexity("O(N) where N is the number of functions on the payload"),
-            sub("stats", 2, WHILE_BUSY, "Describes the function that runs, and counts libraries.", stats),
-        ])];
+pub(super) const COMMANDS: &[Command] = &[row(
+    "function",
+    -2,
+    Flags::NONE,
+    "7.0.0",
+    "A container for commands about functions.",
+    unknown_container,
+)
+.subcommands(&[
+    sub("delete", 3, CHANGES, "Deletes a library and its functions.", delete).complexity("O(1)"),
+    sub("dump", 2, TELLS, "Replies all libraries as one payload.", dump)
+        .complexity("O(N) where N is the number of functions"),
+    sub("flush", -2, CHANGES, "Deletes all libraries.", flush)
+        .complexity("O(N) where N is the number of functions deleted"),
+    row("help", 2, Flags::LOADING.with(Flags::STALE), "7.0.0", "Lists the subcommands.", help)
+        .categories(&["@scripting"]),
+    sub("kill", 2, WHILE_BUSY, "Ends functions that run for long and have not changed anything.", kill),
+    sub("list", -2, TELLS, "Describes the libraries.", list)
+        .complexity("O(N) where N is the number of functions"),
+    sub("load", -3, CHANGES.with(Flags::DENYOOM), "Loads a library.", load)
+        .complexity("O(1) (considering compilation time is redundant)"),
+    sub("restore", -3, CHANGES.with(Flags::DENYOOM), "Loads all libraries of a payload.", restore)
+        .complexity("O(N) where N is the number of functions on the payload"),
+    sub("stats", 2, WHILE_BUSY, "Describes the function that runs, and counts libraries.", stats),
+])];
 
 const HELP_TEXT: [&str; 40] = [
     "FUNCTION <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -143,11 +149,7 @@ fn restore<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
 }
 
 /// Has the libraries changed, and replies when that is done.
-fn change(
-    cx: &mut Context<'_, '_>,
-    name: &str,
-    wanted: impl FnOnce() -> Change,
-) -> Result<(), CommandError> {
+fn change(cx: &mut Context<'_, '_>, name: &str, wanted: impl FnOnce() -> Change) -> Result<(), CommandError> {
     let server = cx.server;
     if cx.client.denies_waiting {
         return Err(CommandError::owned(format!(

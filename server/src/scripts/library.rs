@@ -82,9 +82,7 @@ fn not_loaded(failure: &Failure) -> CommandError {
 fn text_of(failure: &Failure) -> String {
     match failure {
         Failure::Aborted { .. } => "ERR FUNCTION LOAD timeout".to_owned(),
-        Failure::Error { message, .. } => {
-            String::from_utf8_lossy(message).replace(['\r', '\n'], " ")
-        }
+        Failure::Error { message, .. } => String::from_utf8_lossy(message).replace(['\r', '\n'], " "),
     }
 }
 
@@ -95,8 +93,9 @@ fn metadata(source: &[u8]) -> Result<(String, usize), CommandError> {
         return Err(CommandError::text("ERR Missing library metadata"));
     }
     let end = source.iter().position(|byte| *byte == b'\n').ok_or(INVALID)?;
-    let words = split_args(&source[2..end]).ok_or(INVALID)?;
-    let (engine, words) = words.split_first().ok_or(INVALID)?;
+    let words = split_args(&source[..end]).ok_or(INVALID)?;
+    let (first, words) = words.split_first().ok_or(INVALID)?;
+    let engine = first.strip_prefix(b"#!").ok_or(INVALID)?;
     let mut name = None;
     for word in words {
         let Some((_, value)) = word.split_at_checked(5).filter(|(key, _)| key.eq_ignore_ascii_case(b"name="))
@@ -209,11 +208,7 @@ impl Libraries {
     }
 
     /// Adds libraries, all or none.
-    pub(crate) fn restore(
-        &mut self,
-        libraries: &[Arc<Library>],
-        replaces: bool,
-    ) -> Result<(), CommandError> {
+    pub(crate) fn restore(&mut self, libraries: &[Arc<Library>], replaces: bool) -> Result<(), CommandError> {
         let mut all = self.clone();
         if let Some(one) =
             libraries.iter().find(|library| !replaces && all.by_name.contains_key(&library.name))

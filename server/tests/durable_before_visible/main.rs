@@ -13,7 +13,7 @@ mod scene;
 
 use std::sync::atomic::Ordering;
 
-use samples::{OF_ANALYTICS, OF_THE_PROCESS, PRELUDE, READS, WATCHED, WRITES, Write};
+use samples::{LIBRARY, OF_ANALYTICS, OF_THE_PROCESS, PRELUDE, READS, WATCHED, WRITES, Write};
 use scene::{Peer, Scene, eventually};
 use tarn_engine::SyncMode;
 use tarn_server::commands;
@@ -71,6 +71,7 @@ fn comparable(reply: &str) -> String {
 fn prepared(mode: SyncMode) -> Scene {
     let scene = Scene::new(mode);
     let mut peer = scene.connect();
+    assert_eq!(peer.ask_bulk(LIBRARY), "lib\r\n");
     for request in PRELUDE {
         let reply = peer.ask(request);
         assert!(!reply.starts_with('-'), "{request}: {reply}");
@@ -235,7 +236,7 @@ fn every_command_has_a_sample() {
         for (name, flags) in rows {
             let is_listed = |list: &[&str]| list.contains(&name.as_str()) || list.contains(&command.name);
             let is_sampled = if flags.has(Flags::WRITE) {
-                written.contains(&name)
+                written.contains(&name) || is_listed(OF_THE_PROCESS)
             } else {
                 read.contains(&name)
                     || is_listed(OF_THE_PROCESS)

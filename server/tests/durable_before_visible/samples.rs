@@ -1,6 +1,11 @@
 //! Arguments for every command of the table: what is written, and what is read of it. A command that is in
 //! none of the lists fails the test.
 
+/// Loads functions before all else.
+pub(crate) const LIBRARY: &str = "FUNCTION LOAD #!lua\\x20name=lib\\x0aredis.register_function('get',function(k)return(redis.call('GET',k[1]))\
+                                  end)redis.register_function('incr',function(k)return(redis.call('INCR',k[1]))end)redis.register_function{\
+                                  function_name='read',callback=function(k)return(redis.call('GET',k[1]))end,flags={'no-writes'}}";
+
 /// The data that is durable before anything is written.
 pub(crate) const PRELUDE: &[&str] = &[
     "SET s 10",
@@ -175,6 +180,8 @@ pub(crate) const WRITES: &[Write] = &[
     write(&["EVAL return(redis.call('DEL','s')) 0"]),
     write(&["EVAL redis.call('SET',KEYS[1],1)error(1) 1 new"]),
     write(&["MULTI", "EVAL return(redis.call('LPOP',KEYS[1])) 1 l", "EXEC"]),
+    write(&["FCALL incr 1 s"]),
+    write(&["FCALL incr 1 new"]),
     write(&["MULTI", "DEL s", "SET new x", "EXEC"]),
     write(&["MULTI", "FLUSHALL", "SET t x", "EXEC"]),
     write(&["MULTI", "LPUSH l x", "LPOP l", "EXEC"]),
@@ -194,6 +201,10 @@ pub(crate) const READS: &[&str] = &[
     "EVALSHA_RO bfef805d9dcd9d3857da9372933ef22c17736f58 1 s",
     "EVAL_RO return(redis.call('GET',KEYS[1])) 1 s",
     "EVAL_RO return(redis.call('SET',KEYS[1],1)) 1 s",
+    "FCALL get 1 s",
+    "FCALL get 1 new",
+    "FCALL_RO read 1 s",
+    "FCALL_RO incr 1 s",
     "BITCOUNT s",
     "BITCOUNT new",
     "BITCOUNT l",
@@ -466,6 +477,7 @@ pub(crate) const OF_THE_PROCESS: &[&str] = &[
     "config",
     "command",
     "script",
+    "function",
     "memory|help",
     // It counts the keys that INFO keyspace counts.
     "memory|stats",

@@ -356,8 +356,11 @@ fn want<'w>(
     } else {
         let count = count_of_keys(parse::integer(args.at(NUMBER_AT))?, args)?;
         let cache = &scripts.cache;
-        let script =
-            if by_sha { workshop.of_sha(cache, args.at(1))? } else { workshop.of_source(cache, args.at(1))? };
+        let script = if by_sha {
+            workshop.of_sha(cache, args.at(1))?
+        } else {
+            workshop.of_source(cache, args.at(1))?
+        };
         (count, script)
     };
     let reads = command.flags.has(Flags::READONLY);
