@@ -58,6 +58,26 @@ fn an_endless_script_is_ended_by_another_client() {
 }
 
 #[test]
+fn clients_that_wait_for_the_keys_of_an_endless_script_keep_no_worker_from_ending_it() {
+    let (running, [mut one, mut other]) = started(&["--busy-reply-threshold", "500"]);
+    let [_, mut third] = two(&running);
+    one.send("EVAL \"redis.call('GET', KEYS[1]) while true do end\" 1 k");
+    // Others are not told yet: they wait for the key, on the one worker that is left.
+    other.send("SET k 1");
+    third.send("MULTI");
+    assert_eq!(third.reply(), "+OK");
+    third.send("GET k");
+    third.send("EXEC");
+    assert_eq!(third.reply(), "+QUEUED");
+    be_told(&mut running.connect());
+    assert!(other.reply().starts_with("-BUSY"));
+    let replies = [third.ask("SCRIPT KILL"), third.reply()];
+    assert!(replies.iter().any(|reply| reply == "+OK"), "{replies:?}");
+    assert!(one.reply().starts_with("-ERR Script killed by user"));
+    assert_eq!(other.ask("SET k 1"), "+OK");
+}
+
+#[test]
 fn a_script_that_has_written_is_not_ended_but_with_the_server_and_leaves_nothing() {
     let (mut running, [mut one, mut other]) = started(&["--appendonly", "yes"]);
     assert_eq!(one.ask("SET a 0"), "+OK");

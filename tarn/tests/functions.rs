@@ -3,13 +3,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "running/redis.rs"]
-mod redis;
 mod running;
 
 use std::path::Path;
 use std::process::{Command, Output};
 
+use running::redis::Redis;
 use running::{Client, Connection, Folder, LIMIT, Running, eventually, free_port};
 
 const ONE: &str = "\"#!lua name=one\\nredis.register_function('one', function() return 'first' end)\"";
@@ -92,7 +91,10 @@ fn backups_and_files_of_redis_have_the_libraries() {
     let dump = restored.path("dump.rdb");
     let (code, said) = tarn(&["export", "--dir", text(&target), text(&dump)]);
     assert_eq!(code, 0, "{said}");
-    if let Some(mut redis) = redis::start_on(&restored) {
+    let of_redis = tempfile::tempdir().unwrap();
+    std::fs::copy(&dump, of_redis.path().join("dump.rdb")).unwrap();
+    if let Some(redis) = Redis::start_on(of_redis) {
+        let mut redis = redis.connect();
         assert_eq!((redis.ask("FCALL one 0"), redis.ask("GET key")), ("first".into(), "value".into()));
     }
     let imported = Folder::new();

@@ -151,6 +151,32 @@ impl<T, R: Rank> Mutex<T, R> {
     }
 }
 
+/// Waits for so long until nobody writes.
+#[cfg(not(shuttle))]
+fn read_for<T>(lock: &raw::RwLock<T>, limit: Duration) -> Option<raw::RwLockReadGuard<'_, T>> {
+    lock.try_read_for(limit)
+}
+
+/// Waits for so long until nobody has it.
+#[cfg(not(shuttle))]
+fn write_for<T>(lock: &raw::RwLock<T>, limit: Duration) -> Option<raw::RwLockWriteGuard<'_, T>> {
+    lock.try_write_for(limit)
+}
+
+/// The checker knows no time: who writes may do so for longer.
+#[cfg(shuttle)]
+fn read_for<T>(lock: &raw::RwLock<T>, _: Duration) -> Option<raw::RwLockReadGuard<'_, T>> {
+    shuttle::thread::yield_now();
+    lock.try_read()
+}
+
+/// The checker knows no time: who has it may do so for longer.
+#[cfg(shuttle)]
+fn write_for<T>(lock: &raw::RwLock<T>, _: Duration) -> Option<raw::RwLockWriteGuard<'_, T>> {
+    shuttle::thread::yield_now();
+    lock.try_write()
+}
+
 impl<T, R: Rank> RwLock<T, R> {
     /// A lock that nobody holds.
     pub fn new(value: T) -> RwLock<T, R> {
@@ -177,21 +203,47 @@ impl<T, R: Rank> RwLock<T, R> {
     #[inline]
     #[track_caller]
     pub fn read_as(&self, number: Number) -> RwLockReadGuard<'_, T, R> {
+        self.read_within(number, None).expect("it waits as long as it takes")
+    }
+
+    /// As `read_as`; `None` if it would take longer than the limit.
+    #[inline]
+    #[track_caller]
+    pub fn read_within(&self, number: Number, limit: Option<Duration>) -> Option<RwLockReadGuard<'_, T, R>> {
         let held = Held::in_order(Place::of::<T>(&self.raw, Some(number)));
         let others = waits::of_all::<R>(number, self.address());
-        let raw = waits::taken::<R, _>(others, || self.raw.try_read(), || self.raw.read());
+        let wait = || match limit {
+            None => Some(self.raw.read()),
+            Some(limit) => read_for(&self.raw, limit),
+        };
+        let raw = waits::taken::<R, _>(others, || self.raw.try_read().map(Some), wait)?;
         waits::note::<R>(self.address());
-        Guard { raw, held }
+        Some(Guard { raw, held })
     }
 
     /// As `write`, for one of several.
     #[inline]
     #[track_caller]
     pub fn write_as(&self, number: Number) -> RwLockWriteGuard<'_, T, R> {
+        self.write_within(number, None).expect("it waits as long as it takes")
+    }
+
+    /// As `write_as`; `None` if it would take longer than the limit.
+    #[inline]
+    #[track_caller]
+    pub fn write_within(
+        &self,
+        number: Number,
+        limit: Option<Duration>,
+    ) -> Option<RwLockWriteGuard<'_, T, R>> {
         let held = Held::in_order(Place::of::<T>(&self.raw, Some(number)));
-        let raw = waits::taken::<R, _>(self.address(), || self.raw.try_write(), || self.raw.write());
+        let wait = || match limit {
+            None => Some(self.raw.write()),
+            Some(limit) => write_for(&self.raw, limit),
+        };
+        let raw = waits::taken::<R, _>(self.address(), || self.raw.try_write().map(Some), wait)?;
         waits::note::<R>(waits::of_all::<R>(number, self.address()));
-        Guard { raw, held }
+        Some(Guard { raw, held })
     }
 
     /// As `read_as`, and nobody else may do so, or write, until it is given back.

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 #[cfg(debug_assertions)]
 use std::collections::HashSet;
+use std::time::Duration;
 
 /// Keys among which the hash of one is looked for, before it is hashed again.
 const NEAR: usize = 8;
@@ -109,10 +110,10 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 }
 
 #[inline]
-fn lock(table: &Table, index: usize, access: Access) -> Latch<'_> {
+fn lock(table: &Table, index: usize, access: Access, limit: Option<Duration>) -> Option<Latch<'_>> {
     match access {
-        Access::Read => Latch::Read(table.read(index)),
-        Access::Write => Latch::Write(table.write(index)),
+        Access::Read => table.read_within(index, limit).map(Latch::Read),
+        Access::Write => table.write_within(index, limit).map(Latch::Write),
     }
 }
 
@@ -125,12 +126,25 @@ impl<'s> Latched<'s> {
         access: Access,
         now: UnixMs,
     ) -> Latched<'s> {
-        let mut latched = Latched::of_places(store, databases, keys, access, now);
+        Latched::within(store, databases, keys, access, now, None).expect("it waits as long as it takes")
+    }
+
+    /// As `new`; `None` if one of the latches would take longer than the limit.
+    #[inline]
+    pub(crate) fn within(
+        store: &'s Store,
+        databases: &'s Databases,
+        keys: &'s [KeyRef<'s>],
+        access: Access,
+        now: UnixMs,
+        limit: Option<Duration>,
+    ) -> Option<Latched<'s>> {
+        let mut latched = Latched::of_places(store, databases, keys, access, now, limit)?;
         latched.keys = keys;
         if keys.len() >= FETCHED_MIN && databases.tables[keys[0].db as usize].is_beyond_cache() {
             latched.fetch(&keys[..keys.len().min(FETCHED_MAX)]);
         }
-        latched
+        Some(latched)
     }
 
     /// Brings the entries of latched keys into the processor's cache, sixteen side by side: else the look for
@@ -146,14 +160,15 @@ impl<'s> Latched<'s> {
         }
     }
 
-    /// As `new`, without knowing the hash of any key that is looked for.
+    /// As `within`, without knowing the hash of any key that is looked for.
     pub(crate) fn of_places<P: Placed>(
         store: &'s Store,
         databases: &'s Databases,
         keys: &[P],
         access: Access,
         now: UnixMs,
-    ) -> Latched<'s> {
+        limit: Option<Duration>,
+    ) -> Option<Latched<'s>> {
         let floor = |key: &P| databases.floors[key.place().0 as usize];
         let floor = match keys {
             [only] => floor(only),
@@ -179,24 +194,28 @@ impl<'s> Latched<'s> {
             [only] => {
                 let (db, hash) = only.place();
                 let table = &databases.tables[db as usize];
-                let (index, latch) = match access {
-                    Access::Read => {
-                        let (index, segment) = table.read_of(hash);
-                        (index, Latch::Read(segment))
+                loop {
+                    let index = table.index_of(hash);
+                    let latch = lock(table, index, access, limit)?;
+                    // A split may have moved the hash away before the latch was there.
+                    if table.index_of(hash) == index {
+                        latched.held = Holding::One(Held { db, index, latch });
+                        break;
                     }
-                    Access::Write => {
-                        let (index, segment) = table.write_of(hash);
-                        (index, Latch::Write(segment))
-                    }
-                };
-                latched.held = Holding::One(Held { db, index, latch });
+                }
             }
-            _ => while !latched.try_latch_all(keys, access) {},
+            _ => while !latched.try_latch_all(keys, access, limit)? {},
         }
-        latched
+        Some(latched)
     }
 
-    fn try_latch_all<P: Placed>(&mut self, keys: &[P], access: Access) -> bool {
+    /// Latches all segments; `false` if one of the keys has moved meanwhile.
+    fn try_latch_all<P: Placed>(
+        &mut self,
+        keys: &[P],
+        access: Access,
+        limit: Option<Duration>,
+    ) -> Option<bool> {
         let place = |key: &P| {
             let (db, hash) = key.place();
             (db, self.databases.tables[db as usize].index_of(hash))
@@ -206,16 +225,16 @@ impl<'s> Latched<'s> {
         places.dedup();
         let databases = self.databases;
         let latch = |(db, index): (u8, usize)| {
-            let latch = lock(&databases.tables[db as usize], index, access);
-            Held { db, index, latch }
+            let latch = lock(&databases.tables[db as usize], index, access, limit)?;
+            Some(Held { db, index, latch })
         };
-        self.held = Holding::Many(places.into_iter().map(latch).collect());
+        self.held = Holding::Many(places.into_iter().map(latch).collect::<Option<_>>()?);
         let is_held = |(db, hash)| self.position(db, hash).is_some();
         let all_held = keys.iter().all(|key| is_held(key.place()));
         if !all_held {
             self.held = Holding::None;
         }
-        all_held
+        Some(all_held)
     }
 
     #[inline]
@@ -493,7 +512,7 @@ impl<'s> Latched<'s> {
         index: usize,
         now: UnixMs,
     ) -> Self {
-        let latch = lock(&databases.tables[db as usize], index, Access::Write);
+        let latch = Latch::Write(databases.tables[db as usize].write(index));
         let held = Holding::One(Held { db, index, latch });
         Latched {
             store,

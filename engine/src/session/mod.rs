@@ -24,6 +24,7 @@ use crate::store::{Databases, Store};
 use crate::table::{KeyHash, KeyRef};
 pub use exclusive::Exclusive;
 pub use latched::{Access, Latched};
+use std::time::Duration;
 use superseded::Superseded;
 
 /// A worker inside the gate.
@@ -47,17 +48,40 @@ impl<'e> Session<'e> {
     /// Latches the segments of `keys`. With `Access::Write`, keys among them that are expired are deleted
     /// first.
     pub fn latch<'s>(&'s self, keys: &'s [KeyRef<'s>], access: Access, now: UnixMs) -> Latched<'s> {
-        let mut latched = Latched::new(self.store, &self.databases, keys, access, now);
+        self.latch_within(keys, access, now, None).expect("it waits as long as it takes")
+    }
+
+    /// As `latch`; `None` if one of the latches would take longer than the limit.
+    #[inline]
+    pub fn latch_within<'s>(
+        &'s self,
+        keys: &'s [KeyRef<'s>],
+        access: Access,
+        now: UnixMs,
+        limit: Option<Duration>,
+    ) -> Option<Latched<'s>> {
+        let mut latched = Latched::within(self.store, &self.databases, keys, access, now, limit)?;
         latched.superseded = Some(&self.superseded);
-        latched
+        Some(latched)
     }
 
     /// As `latch`, where only the places of keys are at hand: each look-up hashes its key, unless
     /// [`Latched::know`] tells the hashes.
     pub fn latch_places<'s>(&'s self, places: &[(u8, KeyHash)], access: Access, now: UnixMs) -> Latched<'s> {
-        let mut latched = Latched::of_places(self.store, &self.databases, places, access, now);
+        self.latch_places_within(places, access, now, None).expect("it waits as long as it takes")
+    }
+
+    /// As `latch_places`; `None` if one of the latches would take longer than the limit.
+    pub fn latch_places_within<'s>(
+        &'s self,
+        places: &[(u8, KeyHash)],
+        access: Access,
+        now: UnixMs,
+        limit: Option<Duration>,
+    ) -> Option<Latched<'s>> {
+        let mut latched = Latched::of_places(self.store, &self.databases, places, access, now, limit)?;
         latched.superseded = Some(&self.superseded);
-        latched
+        Some(latched)
     }
 
     /// Whether a look at a key of a database waits for memory: a core's own cache does not hold its entries.

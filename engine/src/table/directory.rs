@@ -29,6 +29,7 @@ use crate::lock::{Mutex, Number, RwLock, RwLockUpgradableReadGuard, rank};
 use crate::record::UnixMs;
 use smallvec::SmallVec;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// Entries a segment has on average before the table grows by one. Segments that wait for their split have up
 /// to twice as many.
@@ -160,6 +161,18 @@ impl Table {
         index: usize,
     ) -> RwLockUpgradableReadGuard<'_, Segment, rank::Segment> {
         self.cell(index).segment.upgradable_read_as(self.number(index))
+    }
+
+    /// As `read`; `None` if it would take longer than the limit.
+    #[inline]
+    pub(crate) fn read_within(&self, index: usize, limit: Option<Duration>) -> Option<ReadLatch<'_>> {
+        self.cell(index).segment.read_within(self.number(index), limit)
+    }
+
+    /// As `write`; `None` if it would take longer than the limit.
+    #[inline]
+    pub(crate) fn write_within(&self, index: usize, limit: Option<Duration>) -> Option<WriteLatch<'_>> {
+        self.cell(index).segment.write_within(self.number(index), limit)
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! The scripts that run, one for each worker at most: others may ask them to end.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tarn_engine::lock::{Mutex, rank};
@@ -34,7 +34,10 @@ pub(crate) enum Killing {
 struct Slot {
     is_overdue: AtomicBool,
     has_written: AtomicBool,
-    ends: AtomicBool,
+    /// The number of the script that runs, or that ran last.
+    number: AtomicU64,
+    /// The number of the script that is to end.
+    ends: AtomicU64,
     /// Of a function that is overdue.
     about: Mutex<Option<About>, rank::Leaf>,
     /// Bytes of memory of the interpreter after its last script.
@@ -98,18 +101,25 @@ impl Running {
 
     /// Begins a script of a worker.
     pub(crate) fn begin(&self, worker: usize) -> Run<'_> {
-        Run { running: self, slot: &self.slots[worker], began: Instant::now() }
+        let slot = &self.slots[worker];
+        let number = slot.number.fetch_add(1, Ordering::AcqRel) + 1;
+        Run { running: self, slot, number, began: Instant::now() }
     }
 
     /// Ends the scripts, or the functions, that have run for long, unless they have written.
     pub(crate) fn kill(&self, functions: bool) -> Killing {
         let mut outcome = Killing::NoneRuns;
-        for slot in self.slots.iter().filter(|slot| slot.is_overdue.load(Ordering::Acquire)) {
+        for slot in &self.slots {
+            // Read before all else: the next script of this worker shall not be ended for this one.
+            let number = slot.number.load(Ordering::Acquire);
+            if !slot.is_overdue.load(Ordering::Acquire) {
+                continue;
+            }
             if slot.has_written.load(Ordering::Acquire) {
                 return Killing::HasWritten;
             }
             if slot.about.lock().is_some() == functions {
-                slot.ends.store(true, Ordering::Release);
+                slot.ends.store(number, Ordering::Release);
                 outcome = Killing::Ends;
             } else if outcome == Killing::NoneRuns {
                 outcome = Killing::OtherKind;
@@ -141,6 +151,7 @@ impl Drop for TakenGate<'_> {
 pub(crate) struct Run<'r> {
     running: &'r Running,
     slot: &'r Slot,
+    number: u64,
     began: Instant,
 }
 
@@ -157,7 +168,7 @@ impl Run<'_> {
 
     /// Whether somebody asked it to end.
     pub(crate) fn is_to_end(&self) -> bool {
-        self.slot.ends.load(Ordering::Acquire)
+        self.slot.ends.load(Ordering::Acquire) == self.number
     }
 
     /// Tells others if it has run for `limit`; of a function, the name and the request.
@@ -186,7 +197,6 @@ impl Drop for Run<'_> {
             *self.slot.about.lock() = None;
         }
         self.slot.has_written.store(false, Ordering::Release);
-        self.slot.ends.store(false, Ordering::Release);
     }
 }
 

@@ -45,7 +45,16 @@ impl Shelf {
                         .map_err(|failure| CommandError::owned(format!("ERR {}", text_of(&failure))))?,
                 ),
             };
-            let known = library.register(interpreter)?.into_iter().map(|registered| {
+            let registered = match library.register(interpreter) {
+                Err(_) if !self.compiled.is_empty() => {
+                    // The others may have taken all memory: those that are used will be compiled again.
+                    self.compiled.clear();
+                    interpreter.collect();
+                    library.register(interpreter)?
+                }
+                registered => registered?,
+            };
+            let known = registered.into_iter().map(|registered| {
                 let is_read_only = registered.flags.contains(&FunctionFlag::NoWrites);
                 (registered.name.clone(), Known::new(registered.name, registered.program, is_read_only, true))
             });

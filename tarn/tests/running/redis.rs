@@ -16,7 +16,12 @@ pub(crate) struct Redis {
 impl Redis {
     /// `None` where none is installed.
     pub(crate) fn start() -> Option<Redis> {
-        let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+        Redis::start_on(tempfile::tempdir().unwrap())
+    }
+
+    /// With the `dump.rdb` of this folder; `None` where none is installed.
+    pub(crate) fn start_on(folder: TempDir) -> Option<Redis> {
+        let port = free_port();
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--save", "", "--enable-debug-command", "yes", "--dir"]);
         command.arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -70,6 +70,12 @@ named! {
         Expire = "expire",
         /// A transaction of five SETs. MULTI, SETs and EXEC are one request.
         Multi = "multi",
+        /// A script that calls one command.
+        Script = "script",
+        /// A script that calls fifty commands.
+        ScriptLong = "script-50",
+        /// A script that counts what a client does within a time, and refuses it beyond a limit.
+        RateLimiter = "rate-limiter",
         /// A value of 64 bytes is written.
         Set = "set",
         /// A value of 64 bytes is read.
@@ -88,6 +94,33 @@ struct Case {
     data: (u64, Mix),
     mix: Mix,
     pipelines: &'static [u32],
+}
+
+/// A script, by its source and the SHA1 of that.
+struct Script {
+    source: &'static str,
+    sha1: &'static str,
+}
+
+const ONE_CALL: Script =
+    Script { source: "return redis.call('INCR', KEYS[1])", sha1: "61636018f4e6b5817b89791bbed242f93fa089e3" };
+const MANY_CALLS: Script = Script {
+    source: "for i = 1, 50 do redis.call('INCR', KEYS[1]) end return 1",
+    sha1: "49555c1bdb47b36321b5a7652e62d4553b046af0",
+};
+const RATE_LIMITER: Script = Script {
+    source: "local count = redis.call('INCR', KEYS[1]) \
+             if count == 1 then redis.call('EXPIRE', KEYS[1], ARGV[1]) end \
+             return count <= tonumber(ARGV[2]) and 1 or 0",
+    sha1: "1e191a2559e81460dc7f08f0fb37d96d8bb7f96b",
+};
+
+/// A script with one key and perhaps arguments.
+fn script(name: &'static str, script: Script, arguments: &[Arg], keys: u64) -> Case {
+    let load = request("SCRIPT", &[Arg::Text("LOAD"), Arg::Text(script.source)]);
+    let call = [&[Arg::Text(script.sha1), Arg::Text("1")], arguments].concat();
+    let mix = Mix::of(request("EVALSHA", &call), Keys::new(KeyChoice::Uniform, keys));
+    Case { name, data: (1, Mix::in_order(load, 1)), mix, pipelines: &[1, 16, 64] }
 }
 
 /// A request of these arguments, the first of them its name.
@@ -163,6 +196,12 @@ impl Family {
                 let ends = ["MULTI", "EXEC"].map(|name| request(name, &[]));
                 let all = [&ends[..1], &vec![sets; TRANSACTION], &ends[1..]].concat();
                 case("MULTI of 5 SET", set(), records, of(Request::joined(&all), 1))
+            }
+            Family::Script => script("EVALSHA of 1 call", ONE_CALL, &[KEY], records),
+            Family::ScriptLong => script("EVALSHA of 50 calls", MANY_CALLS, &[KEY], records),
+            Family::RateLimiter => {
+                let limits = [KEY, Arg::Text("100"), Arg::Text("50")];
+                script("EVALSHA, rate limiter", RATE_LIMITER, &limits, records)
             }
             Family::Set => case("SET", set(), count, of(set(), count)),
             Family::Get => case("GET", set(), count, of(get(), count)),

@@ -20,7 +20,7 @@ use tarn_resp::{Args, OwnedArgs, Writer};
 use typed_arena::Arena;
 
 use super::Executor;
-use super::latched::{close_gate, run_in};
+use super::latched::{LATCH_WAIT, close_gate, run_in};
 use super::note_hot;
 use super::shown::show_part;
 use crate::error::CommandError;
@@ -120,7 +120,8 @@ impl Executor<'_> {
         let own = keys.iter().map(|key| (key.db, key.hash));
         let all: Vec<(u8, KeyHash)> = own.chain(watched).collect();
         let access = if transaction.writes() { Access::Write } else { Access::Read };
-        let mut latched = session.latch_places(&all, access, self.now);
+        let latched = session.latch_places_within(&all, access, self.now, Some(LATCH_WAIT));
+        let mut latched = latched.ok_or(CommandError::GateBusy)?;
         latched.know(&keys);
         if !client.watching.holds(&latched) {
             return Ok(refuse_changed(&latched, client, out));
@@ -320,10 +321,11 @@ pub(super) fn settle(
     send_staged(server, client, seen);
     latched.release();
     if met_expired {
-        let mut latched = session.latch(keys, Access::Write, now);
         // As for a single command: the expirer tries again.
-        let _ = latched.expire(keys, group);
-        latched.release();
+        if let Some(mut latched) = session.latch_within(keys, Access::Write, now, Some(LATCH_WAIT)) {
+            let _ = latched.expire(keys, group);
+            latched.release();
+        }
     }
     Ok(seen)
 }

@@ -6,7 +6,7 @@
 //!   no keys, or no store yet ── the empty store
 //! ```
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tarn_engine::Engine;
 use tarn_engine::record::{Batch, Lsn};
@@ -23,6 +23,10 @@ use crate::execute::events::Events;
 use crate::execute::services::Services;
 use crate::execute::spec::Flags;
 use crate::execute::tracking::{note_reads, notes_reads, send_staged, tell_written};
+
+/// The longest wait for latches: a script may hold them for longer, and the worker has other clients, one of
+/// which may be about to end that script. The request is run again later.
+pub(super) const LATCH_WAIT: Duration = Duration::from_millis(100);
 
 impl Executor<'_> {
     /// Runs a command that declares its keys.
@@ -53,7 +57,8 @@ impl Executor<'_> {
             }
         };
         let access = if command.flags.has(Flags::WRITE) { Access::Write } else { Access::Read };
-        let mut latched = session.latch(&keys, access, self.now);
+        let latched = session.latch_within(&keys, access, self.now, Some(LATCH_WAIT));
+        let mut latched = latched.ok_or(CommandError::GateBusy)?;
         if access == Access::Write {
             latched.expire(&keys, self.group)?;
         }
@@ -95,10 +100,13 @@ impl Executor<'_> {
         }
         latched.release();
         if met_expired {
-            let mut latched = session.latch(&keys, Access::Write, self.now);
-            // The keys are missing for everybody already. If the log refuses this, the expirer tries again.
-            let _ = latched.expire(&keys, self.group);
-            latched.release();
+            // The keys are missing for everybody already. If the log refuses this, or somebody has them for
+            // long, the expirer tries again.
+            if let Some(mut latched) = session.latch_within(&keys, Access::Write, self.now, Some(LATCH_WAIT))
+            {
+                let _ = latched.expire(&keys, self.group);
+                latched.release();
+            }
         }
         if access == Access::Read {
             // As in Redis, the look-ups of writing commands are not counted.

@@ -18,7 +18,7 @@ use tarn_resp::{Args, OwnedArgs, Protocol, Writer};
 use typed_arena::Arena;
 
 use super::exec::{Requests, refuse_without_room, settle, settle_alone};
-use super::latched::close_gate;
+use super::latched::{LATCH_WAIT, close_gate};
 use super::resolve::{Resolved, resolve};
 use super::shown::{keep, send_kept, show_part, show_script};
 use super::{Executor, stops_writes};
@@ -35,6 +35,10 @@ use crate::scripts::{self, Cache, Known, NO_SCRIPT, Run, Scripts, Sha, Workshop}
 /// Where the number of keys stands in a request, and where the keys begin.
 const NUMBER_AT: usize = 2;
 const KEYS_AT: usize = 3;
+
+/// The part of a request that `FUNCTION STATS` shows: words, and bytes of each.
+const SHOWN_WORDS: usize = 32;
+const SHOWN_BYTES: usize = 128;
 
 const UNKNOWN: CommandError = CommandError::text("ERR Unknown Redis command called from script");
 const WRONG_NUMBER: CommandError =
@@ -145,7 +149,8 @@ impl Executor<'_> {
         let session = self.session.as_ref().expect("the store is there");
         let keys = command.declared_keys(client.db, self.server.databases, args);
         let access = if wanted.is_read_only { Access::Read } else { Access::Write };
-        let mut latched = session.latch(&keys, access, self.now);
+        let latched = session.latch_within(&keys, access, self.now, Some(LATCH_WAIT));
+        let mut latched = latched.ok_or(CommandError::GateBusy)?;
         if access == Access::Write {
             refuse_without_room(self.server)?;
             latched.expire(&keys, self.group)?;
@@ -501,7 +506,8 @@ impl Host for Caller<'_, '_, '_, '_> {
 
     fn look(&mut self) -> Result<(), Abort> {
         let Wanted { known, request, is_function, .. } = self.wanted;
-        let about = || (known.name.clone(), request.iter().map(<[u8]>::to_vec).collect());
+        let shown = |word: &[u8]| word[..word.len().min(SHOWN_BYTES)].to_vec();
+        let about = || (known.name.clone(), request.iter().take(SHOWN_WORDS).map(shown).collect());
         self.run.look_at_time(self.limit, || is_function.then(about));
         let server = self.requests.server;
         if self.run.is_to_end() || server.is_stopping() || server.shutdown.is_running() {
