@@ -120,17 +120,17 @@ impl Served {
     }
 }
 
-/// Runs scripts until the disk dies, then starts again. `whole` is what is wrong with what it found.
+/// Runs scripts until the disk dies, then starts again. The error says what is wrong with what it found.
 fn play(seed: u64) -> Result<(), String> {
     let chance = &mut SmallRng::seed_from_u64(seed);
     let crash_at = Some(chance.random_range(10..250));
     let sim = SimDisk::new(seed, SimOptions { crash_at, ..SimOptions::default() });
     let disk: Arc<dyn Disk> = Arc::new(sim.clone());
     // The data after each script, with its newest change.
-    let mut states = vec![(Lsn::ZERO, String::new())];
+    let fresh: Arc<dyn Disk> = Arc::new(SimDisk::new(seed, SimOptions::default()));
+    let mut states = vec![(Lsn::ZERO, Served::start(&fresh).ok_or("a new disk is refused")?.state())];
     let mut durable = Lsn::ZERO;
     if let Some(mut served) = Served::start(&disk) {
-        states[0].1 = served.state();
         for number in 1..=SCRIPTS {
             let body = BODIES[chance.random_range(0..BODIES.len())];
             let keys: Vec<String> = (0..KEYS).map(|number| format!("key{number}")).collect();
