@@ -18,10 +18,6 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
     (
         "memory",
         &[
-            ("used_memory_vm_functions", "0"),
-            ("used_memory_functions", "0"),
-            ("number_of_functions", "0"),
-            ("number_of_libraries", "0"),
             ("mem_not_counted_for_evict", "0"),
             ("mem_replication_backlog", "0"),
             ("mem_total_replication_buffers", "0"),

@@ -189,13 +189,19 @@ fn memory(report: &mut Report, cx: &Context<'_, '_>) {
 
 fn scripts(report: &mut Report, cx: &Context<'_, '_>) {
     let scripts = &cx.server.scripts;
-    let (interpreters, (number, bytes)) = (scripts.running.interpreter_bytes() as u64, scripts.cache.size());
-    report.bytes("used_memory_lua", interpreters);
-    report.line("used_memory_vm_eval", interpreters);
-    report.bytes("used_memory_vm_total", interpreters);
+    let [of_scripts, of_functions] = scripts.running.interpreter_bytes().map(|bytes| bytes as u64);
+    let ((number, bytes), libraries) = (scripts.cache.size(), scripts.functions.now());
+    let (number_of_libraries, number_of_functions) = libraries.count();
+    report.bytes("used_memory_lua", of_scripts);
+    report.line("used_memory_vm_eval", of_scripts);
     report.line("used_memory_scripts_eval", bytes);
-    report.bytes("used_memory_scripts", bytes as u64);
     report.line("number_of_cached_scripts", number);
+    report.line("number_of_functions", number_of_functions);
+    report.line("number_of_libraries", number_of_libraries);
+    report.line("used_memory_vm_functions", of_functions);
+    report.bytes("used_memory_vm_total", of_scripts + of_functions);
+    report.line("used_memory_functions", libraries.bytes());
+    report.bytes("used_memory_scripts", (bytes + libraries.bytes()) as u64);
 }
 
 fn persistence(report: &mut Report, cx: &Context<'_, '_>) {

@@ -40,8 +40,8 @@ struct Slot {
     ends: AtomicU64,
     /// Of a function that is overdue.
     about: Mutex<Option<About>, rank::Leaf>,
-    /// Bytes of memory of the interpreter after its last script.
-    interpreter_bytes: AtomicUsize,
+    /// Bytes of memory of the interpreter of scripts, and of that of functions, after their last run.
+    interpreter_bytes: [AtomicUsize; 2],
 }
 
 /// The scripts that run.
@@ -94,9 +94,11 @@ impl Running {
         self.overdue.load(Ordering::Relaxed) > 0
     }
 
-    /// Bytes of memory of all interpreters, as they were when their last scripts ended.
-    pub(crate) fn interpreter_bytes(&self) -> usize {
-        self.slots.iter().map(|slot| slot.interpreter_bytes.load(Ordering::Relaxed)).sum()
+    /// Bytes of memory of all interpreters of scripts, and of functions, as they were when their last ones ended.
+    pub(crate) fn interpreter_bytes(&self) -> [usize; 2] {
+        [0, 1].map(|kind| {
+            self.slots.iter().map(|slot| slot.interpreter_bytes[kind].load(Ordering::Relaxed)).sum()
+        })
     }
 
     /// Begins a script of a worker.
@@ -161,9 +163,9 @@ impl Run<'_> {
         self.slot.has_written.store(true, Ordering::Release);
     }
 
-    /// Notes how much memory the interpreter takes.
-    pub(crate) fn note_memory(&self, bytes: usize) {
-        self.slot.interpreter_bytes.store(bytes, Ordering::Relaxed);
+    /// Notes how much memory the interpreter, of functions or of scripts, takes.
+    pub(crate) fn note_memory(&self, is_function: bool, bytes: usize) {
+        self.slot.interpreter_bytes[usize::from(is_function)].store(bytes, Ordering::Relaxed);
     }
 
     /// Whether somebody asked it to end.

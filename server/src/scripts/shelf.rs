@@ -67,11 +67,6 @@ impl Shelf {
         Ok((self.interpreter.as_ref().expect("it has compiled the library"), known))
     }
 
-    /// Bytes of memory of its interpreter.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.interpreter.as_ref().map_or(0, Interpreter::memory_bytes)
-    }
-
     /// Forgets libraries that are not those of the server any more.
     fn catch_up(&mut self, functions: &Functions) {
         let generation = functions.generation();

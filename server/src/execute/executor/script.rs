@@ -287,7 +287,7 @@ impl Executor<'_> {
         let result = wanted.interpreter.run(&wanted.known.program, keys, args, &mut caller, &mut reply);
         let ended = caller.ended;
         let mut errors = wanted.interpreter.take_errors();
-        caller.run.note_memory(wanted.interpreter.memory_bytes());
+        caller.run.note_memory(wanted.is_function, wanted.interpreter.memory_bytes());
         drop(caller);
         let name = &wanted.known.name;
         let error = match result {
