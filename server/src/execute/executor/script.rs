@@ -428,7 +428,8 @@ impl Caller<'_, '_, '_, '_> {
             Some(WRONG_NUMBER)
         } else if command.flags.has(Flags::NOSCRIPT) {
             Some(NOT_ALLOWED)
-        } else if self.wanted.is_read_only && (command.may_write() || command.flags.has(Flags::MAY_REPLICATE)) {
+        } else if self.wanted.is_read_only && (command.may_write() || command.flags.has(Flags::MAY_REPLICATE))
+        {
             Some(READ_ONLY)
         } else if server.saver.is_failing() && command.may_write() && stops_writes(server) {
             Some(CommandError::CheckpointsFail)
