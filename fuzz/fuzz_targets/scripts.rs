@@ -1,5 +1,5 @@
-//! What scripts hand to the interpreter and its libraries: no panic, no way past a limit, and a value that was
-//! encoded is decoded as it was.
+//! Sources and bytes for the interpreter of scripts and its libraries: no panic, no way past a limit, and a
+//! value that was encoded is decoded as it was.
 //!
 //! ```text
 //!  input:  | the script that gets the rest, one byte | the rest: source, or bytes to decode |
@@ -26,7 +26,8 @@ const SCRIPTS: [&str; 7] = [
      local packed = cmsgpack.pack(values) assert(cmsgpack.pack(cmsgpack.unpack(packed)) == packed, 'BUG')
      return values",
     "return {cmsgpack.unpack_limit(ARGV[1], 3, 1)}",
-    "local half = math.floor(#ARGV[1] / 2) return {struct.unpack(ARGV[1]:sub(1, half), ARGV[1]:sub(half + 1))}",
+    "local half = math.floor(#ARGV[1] / 2)
+     return {struct.unpack(ARGV[1]:sub(1, half), ARGV[1]:sub(half + 1))}",
     "return {struct.pack(ARGV[1], 1, 2, 'three', 4.5), struct.size(ARGV[1])}",
 ];
 

@@ -8,8 +8,8 @@ use sha1_smol::Sha1;
 use tarn_resp::{OwnedArgs, Protocol};
 
 use crate::host::HOST;
-use crate::interpreter::Purpose;
 use crate::library::number::format_g;
+use crate::program::Purpose;
 use crate::raise::{self, abort};
 use crate::reply;
 use crate::state::State;

@@ -8,8 +8,8 @@ use tarn_resp::{Protocol, Writer};
 
 use crate::errors::Errors;
 use crate::host::{HOST, Host};
+use crate::program::{Program, Purpose, Registered};
 use crate::random::Random;
-use crate::registry::Registered;
 use crate::sandbox::Sandbox;
 use crate::state::State;
 use crate::{answer, api, raise, registry, sandbox};
@@ -23,19 +23,6 @@ pub struct Limits {
     /// Bytes of memory at most.
     pub memory_bytes: usize,
 }
-
-/// The use of an interpreter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// It runs scripts, with `KEYS` and `ARGV`.
-    Scripts,
-    /// It loads libraries and runs their functions, which get keys and arguments.
-    Functions,
-}
-
-/// A compiled script or function, which the interpreter that compiled it can run.
-#[derive(Clone, Debug)]
-pub struct Program(pub(crate) Function);
 
 /// Why a script did not reply a value.
 #[derive(Debug, PartialEq, Eq)]

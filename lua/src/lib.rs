@@ -22,6 +22,7 @@ mod errors;
 mod host;
 mod interpreter;
 mod library;
+mod program;
 mod raise;
 mod random;
 mod registry;
@@ -31,8 +32,8 @@ mod state;
 
 pub use errors::Errors;
 pub use host::{Abort, Host};
-pub use interpreter::{Failure, Interpreter, Limits, Program, Purpose};
-pub use registry::{FunctionFlag, Registered, valid_name};
+pub use interpreter::{Failure, Interpreter, Limits};
+pub use program::{FunctionFlag, Program, Purpose, Registered, valid_name};
 
 #[cfg(test)]
 mod tests;

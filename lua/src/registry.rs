@@ -4,59 +4,9 @@ use std::rc::Rc;
 
 use mlua::{Function, Lua, MultiValue, Result, Table, Value};
 
-use crate::interpreter::Program;
+use crate::program::{FunctionFlag, Program, Registered, valid_name};
 use crate::state::State;
 use crate::{api, raise};
-
-/// A promise that a function makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FunctionFlag {
-    /// It changes nothing.
-    NoWrites,
-    /// It may run when memory is short.
-    AllowOom,
-    /// It may run on a replica whose data is stale.
-    AllowStale,
-    /// It does not run in a cluster.
-    NoCluster,
-    /// It may use keys of several slots.
-    AllowCrossSlotKeys,
-}
-
-impl FunctionFlag {
-    /// All of them.
-    pub const ALL: [FunctionFlag; 5] = [
-        FunctionFlag::NoWrites,
-        FunctionFlag::AllowOom,
-        FunctionFlag::AllowStale,
-        FunctionFlag::NoCluster,
-        FunctionFlag::AllowCrossSlotKeys,
-    ];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            FunctionFlag::NoWrites => "no-writes",
-            FunctionFlag::AllowOom => "allow-oom",
-            FunctionFlag::AllowStale => "allow-stale",
-            FunctionFlag::NoCluster => "no-cluster",
-            FunctionFlag::AllowCrossSlotKeys => "allow-cross-slot-keys",
-        }
-    }
-}
-
-/// A function that a library has registered.
-#[derive(Debug)]
-pub struct Registered {
-    /// Its name: letters, digits and underscores.
-    pub name: String,
-    /// Says for what it is.
-    pub description: Option<Vec<u8>>,
-    /// Its promises.
-    pub flags: Vec<FunctionFlag>,
-    /// Runs it.
-    pub program: Program,
-}
 
 /// The table that libraries find while they are loaded.
 pub(crate) fn table(lua: &Lua, state: &Rc<State>, version: &str) -> Result<Table> {
@@ -101,12 +51,6 @@ fn new(name: &[u8], callback: Function) -> std::result::Result<Registered, &'sta
          character long",
     )?;
     Ok(Registered { name, description: None, flags: Vec::new(), program: Program(callback) })
-}
-
-/// A name of a function or library, if it may be one.
-pub fn valid_name(name: &[u8]) -> Option<String> {
-    let is_valid = !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
-    String::from_utf8(name.to_vec()).ok().filter(|_| is_valid)
 }
 
 fn text(value: &Value) -> Option<Vec<u8>> {

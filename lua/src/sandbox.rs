@@ -16,8 +16,8 @@ const NOT_OF_SCRIPTS: [&str; 4] = ["=[C]", "=(tail call)", "=sandbox", "=catcher
 
 /// The functions of the closed sandbox.
 pub(crate) struct Sandbox {
-    /// Calls a script or a function: returns `true` and its value, or `false` and a table with `err`, `source`
-    /// and `line`.
+    /// Calls a script or a function: returns `true` and its value, or `false` and a table with `err`,
+    /// `source` and `line`.
     pub(crate) guarded: Function,
     /// Makes the globals of a library of functions, and the function that ends its loading.
     pub(crate) environment: Option<Function>,

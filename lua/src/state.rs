@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 
 use tarn_resp::Protocol;
 
+use crate::program::Registered;
 use crate::random::Random;
-use crate::registry::Registered;
 
 /// The state that they keep between calls.
 pub(crate) struct State {

@@ -266,7 +266,8 @@ fn log_lines_reach_the_host() {
     assert_eq!(host.logged, ["2 a 1"]);
 }
 
-/// What the functions of a library reply, each called with a key and two arguments; or why it is not loaded.
+/// The replies of the functions of a library, each called with a key and two arguments; or why it is not
+/// loaded.
 fn call_all(code: &str) -> String {
     let (interpreter, mut host) = (interpreter_for(Purpose::Functions), Fake::default());
     let told = |failure| match failure {

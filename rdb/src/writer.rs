@@ -2,7 +2,8 @@
 //! with functions is of version 10, that of Redis 7.0.
 //!
 //! ```text
-//!   REDIS0009 | AUX … | FUNCTION2 source … | SELECTDB n | RESIZEDB keys expiring | [EXPIRETIME_MS] type key value | … | EOF | crc
+//!   REDIS0009 | AUX … | FUNCTION2 … | databases … | EOF | crc
+//!   database:   SELECTDB n | RESIZEDB keys expiring | [EXPIRETIME_MS] type key value | …
 //! ```
 
 use crate::format::{Kind, MAGIC, VERSION_WITH_FUNCTIONS, VERSION_WRITTEN, op, plain_type};

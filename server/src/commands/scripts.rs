@@ -1,5 +1,5 @@
-//! `EVAL`, `FCALL` and their like, and `SCRIPT`. The executor runs scripts and functions; here are their rows,
-//! and what tells of scripts.
+//! `EVAL`, `FCALL` and their like, and `SCRIPT`. The executor runs scripts and functions; here are their
+//! rows, and what tells of scripts.
 
 use tarn_resp::Args;
 

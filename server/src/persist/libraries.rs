@@ -1,8 +1,8 @@
-//! `FUNCTION LOAD` and the like: a thread reads libraries and writes them to a file, as a worker waits neither
-//! for a library's code nor for the disk.
+//! `FUNCTION LOAD` and the like: a thread reads libraries and writes them to a file, as a worker waits
+//! neither for a library's code nor for the disk.
 //!
 //! ```text
-//!   FUNCTION LOAD ──Job──> [ jobs ] ──> tarn-functions: run its code, write the file, publish, note the outcome
+//!   FUNCTION LOAD ──Job──> [ jobs ] ──> tarn-functions: run code, write the file, publish, note the outcome
 //!   the client's request looks again until the job has an outcome
 //! ```
 //!
@@ -46,12 +46,12 @@ pub(crate) enum Change {
     Restore {
         /// The payload.
         payload: Vec<u8>,
-        /// What happens to those that are there.
+        /// The fate of those that are there.
         policy: Policy,
     },
 }
 
-/// What happens to libraries that are there when others are restored.
+/// The fate of libraries that are there when others are restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// Two of the same name are an error.
@@ -128,7 +128,8 @@ impl LibraryKeeper {
         Ok(())
     }
 
-    /// Adds the libraries of an RDB file, whose sources these are, unless there is a file of them: that is newer.
+    /// Adds the libraries of an RDB file, whose sources these are, unless there is a file of them: that is
+    /// newer.
     pub(crate) fn adopt(&self, functions: &Functions, sources: &[Vec<u8>]) -> Result<(), FunctionsError> {
         let turn = functions.turn();
         let path = self.path.get().cloned().unwrap_or_default();

@@ -21,8 +21,8 @@ use crate::observe::process::Heap;
 use crate::persist::rdb::{rdb_kind, value_len, write_value};
 use crate::version::REDIS_VERSION;
 
-/// Writes the store as of now to `path`, with libraries of functions, whose sources these are, in the place of
-/// what is there. On an error that is as it was.
+/// Writes the store as of now to `path`, with libraries of functions, whose sources these are, in the place
+/// of what is there. On an error that is as it was.
 pub(crate) fn save(
     engine: &Engine,
     functions: &[&[u8]],
@@ -58,8 +58,9 @@ pub(crate) struct Counts {
     pub documents: u64,
 }
 
-/// Writes libraries of functions and all keys of a view; how many of these. `after_part` is told how many keys and bytes there are so far, while
-/// nothing is latched. Expired keys that nobody has deleted are among them: who loads the file deletes them.
+/// Writes libraries of functions and all keys of a view; how many of these. `after_part` is told how many
+/// keys and bytes there are so far, while nothing is latched. Expired keys that nobody has deleted are among
+/// them: who loads the file deletes them.
 pub(crate) fn write<E: From<Cancelled> + From<DiskError>>(
     mut view: View,
     functions: &[&[u8]],

@@ -40,8 +40,8 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// Reads a library, and runs its code to see which functions it has. That takes an interpreter of its own,
-    /// and as long as the code runs, half a second at most.
+    /// Reads a library, and runs its code to see which functions it has. That takes an interpreter of its
+    /// own, and as long as the code runs, half a second at most.
     pub(crate) fn read(source: &[u8]) -> Result<Library, CommandError> {
         let (name, code_at) = metadata(source)?;
         let mut library = Library { name, source: source.into(), code_at, functions: Vec::new() };

@@ -9,6 +9,7 @@
 //! The executor runs scripts (`execute/executor/script.rs`); Lua itself is the package `lua`.
 
 mod cache;
+mod known;
 mod library;
 mod running;
 mod shelf;
@@ -19,10 +20,11 @@ use std::sync::Arc;
 use tarn_lua::{Failure, Interpreter, Limits, Purpose};
 
 pub(crate) use cache::{Cache, Script, Sha, sha_of};
+pub(crate) use known::Known;
 pub(crate) use library::{Function, Functions, Libraries, Library};
 pub(crate) use running::{About, Killing, Run, Running};
 pub use workshop::Workshop;
-pub(crate) use workshop::{Known, NO_SCRIPT, sha_from};
+pub(crate) use workshop::{NO_SCRIPT, sha_from};
 
 use crate::version::REDIS_VERSION;
 

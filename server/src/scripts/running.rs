@@ -94,7 +94,8 @@ impl Running {
         self.overdue.load(Ordering::Relaxed) > 0
     }
 
-    /// Bytes of memory of all interpreters of scripts, and of functions, as they were when their last ones ended.
+    /// Bytes of memory of all interpreters of scripts, and of functions, as they were when their last ones
+    /// ended.
     pub(crate) fn interpreter_bytes(&self) -> [usize; 2] {
         [0, 1].map(|kind| {
             self.slots.iter().map(|slot| slot.interpreter_bytes[kind].load(Ordering::Relaxed)).sum()

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use tarn_lua::{FunctionFlag, Interpreter, Purpose};
 
 use crate::error::CommandError;
+use crate::scripts::known::Known;
 use crate::scripts::library::{Functions, Libraries, Library};
-use crate::scripts::{Known, interpreter, text_of};
+use crate::scripts::{interpreter, text_of};
 
 const NOT_FOUND: CommandError = CommandError::text("ERR Function not found");
 

@@ -1,13 +1,13 @@
 //! The interpreters of a worker, and the scripts that it has compiled.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use tarn_lua::{Failure, Interpreter, Program, Purpose};
+use tarn_lua::{Failure, Interpreter, Purpose};
 
 use crate::error::CommandError;
+use crate::scripts::known::Known;
 use crate::scripts::library::Functions;
 use crate::scripts::shelf::Shelf;
 use crate::scripts::{Cache, Script, Sha, interpreter, sha_of, text_of};
@@ -19,28 +19,6 @@ const SOURCES_BYTES_MAX: usize = 4 << 20;
 /// The error for a SHA1 that no known script has.
 pub(crate) const NO_SCRIPT: CommandError =
     CommandError::text("NOSCRIPT No matching script. Please use EVAL.");
-
-/// A script or a function that a worker has compiled.
-pub(crate) struct Known {
-    /// The SHA1 of the script in hexadecimal, or the name of the function: errors name it.
-    pub(crate) name: String,
-    /// The form that the interpreter runs.
-    pub(crate) program: Program,
-    /// It promises not to write.
-    pub(crate) is_read_only: bool,
-    /// It could promise that, and does not.
-    pub(crate) may_write: bool,
-    /// It has used keys that it does not declare.
-    pub(crate) needs_gate: Cell<bool>,
-}
-
-impl Known {
-    /// A script or a function; `has_flags`: it could promise not to write.
-    pub(crate) fn new(name: String, program: Program, is_read_only: bool, has_flags: bool) -> Known {
-        let may_write = has_flags && !is_read_only;
-        Known { name, program, is_read_only, may_write, needs_gate: Cell::new(false) }
-    }
-}
 
 /// The interpreters of a worker, and the scripts that it has compiled.
 #[derive(Default)]

@@ -2,9 +2,11 @@
 //! none of the lists fails the test.
 
 /// Loads functions before all else.
-pub(crate) const LIBRARY: &str = "FUNCTION LOAD #!lua\\x20name=lib\\x0aredis.register_function('get',function(k)return(redis.call('GET',k[1]))\
-                                  end)redis.register_function('incr',function(k)return(redis.call('INCR',k[1]))end)redis.register_function{\
-                                  function_name='read',callback=function(k)return(redis.call('GET',k[1]))end,flags={'no-writes'}}";
+pub(crate) const LIBRARY: &str = "FUNCTION LOAD #!lua\\x20name=lib\\x0a\
+     redis.register_function('get',function(k)return(redis.call('GET',k[1]))end)\
+     redis.register_function('incr',function(k)return(redis.call('INCR',k[1]))end)\
+     redis.register_function{function_name='read',flags={'no-writes'},\
+     callback=function(k)return(redis.call('GET',k[1]))end}";
 
 /// The data that is durable before anything is written.
 pub(crate) const PRELUDE: &[&str] = &[
