@@ -68,6 +68,7 @@ impl Interpreter {
             is_aborted: Cell::new(false),
             random: Random::default(),
             reply: RefCell::default(),
+            is_loading: Cell::new(false),
             registered: RefCell::default(),
         });
         let server = api::table(&lua, &state, version, purpose)?;
@@ -107,6 +108,7 @@ impl Interpreter {
 
     /// Runs the code of a library; the functions that it has registered. REQUIRES: it was made for functions.
     pub fn register(&self, program: &Program, host: &mut dyn Host) -> Result<Vec<Registered>, Failure> {
+        self.state.is_loading.set(true);
         let has_run = self.protected(|| {
             let environment = self.sandbox.environment.as_ref().ok_or(Error::BindError)?;
             let (globals, end): (Table, Function) = environment.call(())?;
@@ -116,6 +118,7 @@ impl Interpreter {
             end.call::<()>(())?;
             Ok(outcome.map(drop))
         });
+        self.state.is_loading.set(false);
         let registered = self.state.registered.take();
         has_run.map(|()| registered).map_err(|(failure, _)| failure)
     }

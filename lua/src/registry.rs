@@ -13,6 +13,10 @@ pub(crate) fn table(lua: &Lua, state: &Rc<State>, version: &str) -> Result<Table
     let table = api::about(lua, version)?;
     let own = state.clone();
     let register = lua.create_function(move |lua, args: MultiValue| {
+        if !own.is_loading.get() {
+            let text = "ERR redis.register_function can only be called on FUNCTION LOAD command";
+            return Err(raise::reply(lua, text, false));
+        }
         let registered = read(&args).map_err(|why| raise::reply(lua, format!("ERR {why}"), false))?;
         let mut all = own.registered.borrow_mut();
         if all.iter().any(|one| one.name == registered.name) {

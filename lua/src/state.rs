@@ -17,6 +17,8 @@ pub(crate) struct State {
     pub(crate) random: Random,
     /// The reply to a command.
     pub(crate) reply: RefCell<Vec<u8>>,
+    /// A library is being loaded.
+    pub(crate) is_loading: Cell<bool>,
     /// The functions that the library which is being loaded has registered.
     pub(crate) registered: RefCell<Vec<Registered>>,
 }

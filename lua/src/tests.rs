@@ -326,6 +326,13 @@ fn a_library_finds_little_while_it_is_loaded_and_its_functions_find_what_scripts
 }
 
 #[test]
+fn functions_are_registered_while_their_library_is_loaded_and_not_later() {
+    let code = "local register = redis.register_function
+                register('f', function() register('g', function() end) end)";
+    assert_eq!(call_all(code), "f: ERR redis.register_function can only be called on FUNCTION LOAD command");
+}
+
+#[test]
 fn a_library_that_is_loaded_for_too_long_is_ended_and_leaves_nothing() {
     let interpreter = interpreter_for(Purpose::Functions);
     let program = |code: &str| interpreter.compile("user_function", code.as_bytes()).expect("it compiles");

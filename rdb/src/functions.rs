@@ -10,6 +10,9 @@ use crate::payload::{self, PayloadError};
 use crate::sink::Sink;
 use crate::source::{BUFFER_BYTES, Source, damaged};
 
+/// Bytes of all sources of a payload, at most: it may be compressed.
+const BYTES_MAX: usize = 256 << 20;
+
 /// The payload of libraries with these sources.
 pub fn write<'s>(sources: impl Iterator<Item = &'s [u8]>) -> Vec<u8> {
     let mut sink = Sink::new(Vec::new());
@@ -28,7 +31,7 @@ pub fn write<'s>(sources: impl Iterator<Item = &'s [u8]>) -> Vec<u8> {
 pub fn read(payload: &[u8]) -> Result<Vec<Vec<u8>>, PayloadError> {
     let body = payload::body(payload)?;
     let mut source = Source::new(body, body.len().min(BUFFER_BYTES));
-    let mut libraries = Vec::new();
+    let (mut libraries, mut bytes) = (Vec::new(), 0);
     while !source.is_at_end()? {
         let offset = source.offset();
         let number = source.byte("a library")?;
@@ -37,6 +40,10 @@ pub fn read(payload: &[u8]) -> Result<Vec<Vec<u8>>, PayloadError> {
         }
         let mut library = Vec::new();
         source.string(&mut library)?;
+        bytes += library.len();
+        if bytes > BYTES_MAX {
+            return Err(PayloadError::Long);
+        }
         libraries.push(library);
     }
     Ok(libraries)

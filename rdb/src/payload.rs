@@ -28,6 +28,9 @@ pub enum PayloadError {
     /// It is not the value that was written.
     #[error("the checksum of a payload is wrong")]
     Checksum,
+    /// The libraries of functions in it are too long.
+    #[error("a payload of more than 256 MB of functions")]
+    Long,
     /// It makes no sense, or Tarn cannot hold it.
     #[error("a payload {0}")]
     Value(#[from] ReadError),

@@ -120,8 +120,9 @@ impl Served {
     }
 }
 
-/// Runs scripts until the disk dies, then starts again. The error says what is wrong with what it found.
-fn play(seed: u64) -> Result<(), String> {
+/// Runs scripts until the disk dies, then starts again. How many scripts have changed something; the error
+/// says what is wrong with what it found.
+fn play(seed: u64) -> Result<usize, String> {
     let chance = &mut SmallRng::seed_from_u64(seed);
     let crash_at = Some(chance.random_range(10..250));
     let sim = SimDisk::new(seed, SimOptions { crash_at, ..SimOptions::default() });
@@ -156,7 +157,7 @@ fn play(seed: u64) -> Result<(), String> {
     let found = Served::start(&disk).ok_or("the log is refused")?.state();
     let from = states.iter().rposition(|(lsn, _)| *lsn <= durable).unwrap_or(0);
     if states[from..].iter().any(|(_, state)| *state == found) {
-        return Ok(());
+        return Ok(states.windows(2).filter(|pair| pair[0].1 != pair[1].1).count());
     }
     let place = states.iter().position(|(_, state)| *state == found);
     Err(format!("{crash:?}: found {found:?}, state {place:?}, {from} of {} were durable", states.len() - 1))
@@ -164,9 +165,12 @@ fn play(seed: u64) -> Result<(), String> {
 
 #[test]
 fn a_start_finds_whole_scripts_and_the_durable_ones() {
+    let (mut plays, mut changes) = (0, 0);
     for seed in seeds(seed_count(60)) {
-        if let Err(problem) = play(seed) {
-            panic!("seed {seed}: {problem}");
+        match play(seed) {
+            Ok(count) => (plays, changes) = (plays + 1, changes + count),
+            Err(problem) => panic!("seed {seed}: {problem}"),
         }
     }
+    assert!(changes > 5 * plays, "{changes} scripts of {plays} plays have changed something");
 }

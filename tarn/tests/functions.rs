@@ -156,3 +156,13 @@ fn an_endless_function_is_described_and_ended_and_its_library_may_go_meanwhile()
     assert_eq!(other.ask("FUNCTION DELETE endless"), "+OK");
     assert_eq!(one.ask("FCALL endless 0"), "-ERR Function not found");
 }
+
+#[test]
+fn a_function_that_has_to_run_again_finds_its_library_as_it_was() {
+    let running = Running::start(&["--threads", "1"]);
+    let mut client = running.connect();
+    let counts = "\"#!lua name=counts\\nlocal n = 0\\nredis.register_function('counts', function() n = n + 1 \
+                  redis.call('GET', 'undeclared') return n end)\"";
+    assert_eq!(load(&mut client, counts), "counts");
+    assert_eq!(["FCALL counts 0"; 3].map(|call| client.ask(call)), [":1", ":2", ":3"]);
+}

@@ -34,6 +34,8 @@ use std::time::Duration;
 /// Entries a segment has on average before the table grows by one. Segments that wait for their split have up
 /// to twice as many.
 const ENTRIES_PER_SEGMENT: usize = 400;
+/// The longest wait for the segment that is split next: somebody may have it for long.
+const GROW_WAIT: Duration = Duration::from_millis(10);
 /// A core's own cache holds a table of so many segments.
 const SEGMENTS_CACHED: usize = 12;
 /// Segments in one page.
@@ -146,6 +148,11 @@ impl Table {
     #[inline]
     pub fn read(&self, index: usize) -> ReadLatch<'_> {
         self.cell(index).segment.read_as(self.number(index))
+    }
+
+    /// Latches a segment for reading, unless somebody writes it.
+    pub fn try_read(&self, index: usize) -> Option<ReadLatch<'_>> {
+        self.read_within(index, Some(Duration::ZERO))
     }
 
     /// Latches a segment for writing.
@@ -290,7 +297,9 @@ impl Table {
             if self.len() <= n * ENTRIES_PER_SEGMENT {
                 return;
             }
-            self.split(n, 0);
+            if !self.split(n, 0, Some(GROW_WAIT)) {
+                return;
+            }
         }
     }
 
@@ -302,7 +311,7 @@ impl Table {
         }
         let _growing = self.growing.lock();
         while keys > self.segments() * ENTRIES_PER_SEGMENT {
-            self.split(self.segments(), ENTRIES_PER_SEGMENT);
+            self.split(self.segments(), ENTRIES_PER_SEGMENT, None);
         }
         (0..self.segments()).for_each(|index| self.write(index).make_room(ENTRIES_PER_SEGMENT));
     }
@@ -314,12 +323,12 @@ impl Table {
         }
     }
 
-    /// Splits the next of `n` segments; both halves have room for so many entries. REQUIRES: the caller holds
-    /// `growing`.
-    fn split(&self, n: usize, room: usize) {
+    /// Splits the next of `n` segments; both halves have room for so many entries. `false` if a latch would
+    /// take longer than the limit: the next change tries again. REQUIRES: the caller holds `growing`.
+    fn split(&self, n: usize, room: usize, limit: Option<Duration>) -> bool {
         let bit = (n + 1).next_power_of_two() / 2;
         let (low, high) = (self.cell(n - bit), self.cell(n));
-        let mut from = self.write(n - bit);
+        let Some(mut from) = self.write_within(n - bit, limit) else { return false };
         let mut to = self.write(n);
         *to = from.split(bit as u64, room);
         high.due.store(low.due.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -327,6 +336,7 @@ impl Table {
         self.count(n - bit, -moved, 0);
         self.count(n, moved, 0);
         self.segments.store(n + 1, Ordering::Release);
+        true
     }
 
     /// Whether so many keys are gone that segments can be given back. Far from `is_crowded`, so that a table

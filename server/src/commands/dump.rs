@@ -128,7 +128,7 @@ fn refusal(error: &PayloadError) -> CommandError {
         PayloadError::Value(ReadError::Unsupported { what, number, .. }) => CommandError::owned(format!(
             "ERR Bad data format: {what} (type {number}), which Tarn cannot hold"
         )),
-        PayloadError::Value(_) => BAD_FORMAT,
+        PayloadError::Value(_) | PayloadError::Long => BAD_FORMAT,
     }
 }
 

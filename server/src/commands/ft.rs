@@ -10,6 +10,7 @@ use crate::execute::client::After;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::spec::Flags;
+use crate::execute::tracking::tell_all;
 
 const READS: Flags = Flags::READONLY.with(Flags::NO_MULTI).with(Flags::NOSCRIPT);
 const DECLARES: Flags = Flags::NO_MULTI.with(Flags::NOSCRIPT);
@@ -68,7 +69,15 @@ fn ft<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> 
         cx.see_if_strict();
     }
     match answer {
-        Some(Ok(answer)) => reply(&mut cx.reply, &answer),
+        Some(Ok(answer)) => {
+            let deletes = args.at(0).eq_ignore_ascii_case(b"ft.dropindex") && args.len() > 2;
+            if deletes && cx.server.tracking.is_on() {
+                // Its keys were deleted elsewhere.
+                let newest = cx.keys.newest();
+                tell_all(cx.server, cx.client, newest);
+            }
+            reply(&mut cx.reply, &answer);
+        }
         Some(Err(why)) => return Err(CommandError::owned(why)),
         None => {
             cx.client.searching = Some(searching);

@@ -157,11 +157,13 @@ fn change(cx: &mut Context<'_, '_>, name: &str, wanted: impl FnOnce() -> Change)
             "ERR FUNCTION {name} waits for the disk, which a transaction does not do"
         )));
     }
-    let job = match cx.client.job.take() {
+    let wanted = wanted();
+    // One of another request is of no use: its client was told otherwise.
+    let job = match cx.client.job.take().filter(|job| job.is_of(&wanted)) {
         Some(job) => job,
         None => server
             .libraries
-            .ask(&server.scripts.functions, &server.wakers, wanted())
+            .ask(&server.scripts.functions, &server.wakers, wanted)
             .map_err(|error| CommandError::owned(format!("ERR {error}")))?,
     };
     match job.outcome() {

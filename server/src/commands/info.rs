@@ -622,7 +622,10 @@ fn mean_ttl_ms(cx: &Context<'_, '_>, db: u8) -> u64 {
     let mut next = from(first);
     for _ in 0..SEGMENTS {
         let Some(index) = next.filter(|_| keys < KEYS) else { break };
-        for expiry in table.read(index).iter().filter_map(Entry::expiry) {
+        // A script may have one for long, and who ends it may be behind this command.
+        for expiry in
+            table.try_read(index).iter().flat_map(|segment| segment.iter()).filter_map(Entry::expiry)
+        {
             keys += 1;
             sum_ms = sum_ms.saturating_add(expiry.saturating_sub(cx.now()));
         }

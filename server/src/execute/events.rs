@@ -272,6 +272,9 @@ mod tests {
         ("flushdb", "Redis has no event for it"),
         ("flushall", "Redis has no event for it"),
         ("swapdb", "Redis has no event for it"),
+        ("delete", "a library of functions is no key"),
+        ("flush", "libraries of functions are no keys"),
+        ("load", "a library of functions is no key"),
     ];
 
     #[test]

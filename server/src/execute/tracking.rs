@@ -50,7 +50,8 @@ fn tell_by_prefix(server: &Shared, client: &Client, keys: &[&[u8]], lsn: Lsn) {
     server.tracking.tell_by_prefix(keys, lsn, Some(id), server.post(Some(worker)));
 }
 
-fn tell_all(server: &Shared, client: &Client, lsn: Lsn) {
+/// Tells of changes of any keys.
+pub(crate) fn tell_all(server: &Shared, client: &Client, lsn: Lsn) {
     server.tracking.tell_all(lsn, server.post(Some(client.handle.worker)));
 }
 

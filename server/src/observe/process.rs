@@ -1,6 +1,10 @@
 //! Memory, processor time and open files of this process, read from the operating system.
 
+use std::sync::LazyLock;
+
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use tarn_engine::lock::{Mutex, rank};
 
 use crate::config::Config;
 
@@ -72,6 +76,9 @@ impl Heap {
 /// Has the allocator give the pages that it keeps for later back to the system.
 pub(crate) fn purge_heap() {
     use tikv_jemalloc_ctl::{Access, AsName, arenas};
+    // Another one would take the time of now for that of before.
+    static PURGING: LazyLock<Mutex<(), rank::Leaf>> = LazyLock::new(Mutex::default);
+    let _purging = PURGING.lock();
     let arenas = arenas::narenas::read().unwrap_or_default();
     for arena in 0..arenas {
         for kind in ["dirty", "muzzy"] {

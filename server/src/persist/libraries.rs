@@ -10,9 +10,11 @@
 //! start, before the data, and backups take it along.
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use tarn_engine::io::DiskError;
 use tarn_engine::lock::Mutex;
@@ -26,10 +28,15 @@ use crate::scripts::{Functions, Libraries, Library};
 /// The name of the file in the data directory.
 pub const FUNCTIONS_FILE: &str = "functions.dump";
 
+/// Changes that may wait.
+const JOBS_MAX: usize = 100;
+/// The time that the libraries of a payload may take together.
+const RESTORING_MAX: Duration = Duration::from_secs(10);
+
 const NOT_A_DUMP: CommandError = CommandError::text("ERR DUMP payload version or checksum are wrong");
 
 /// A change of the libraries.
-#[derive(Debug)]
+#[derive(Debug, Hash)]
 pub(crate) enum Change {
     /// Loads the library of this source, in place of one of its name if `replaces`.
     Load {
@@ -52,7 +59,7 @@ pub(crate) enum Change {
 }
 
 /// The fate of libraries that are there when others are restored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Policy {
     /// Two of the same name are an error.
     Append,
@@ -67,13 +74,37 @@ type Outcome = Result<Option<String>, CommandError>;
 
 /// A change that was asked for.
 #[derive(Clone, Debug)]
-pub(crate) struct Job(Arc<Mutex<Option<Outcome>>>);
+pub(crate) struct Job {
+    /// A hash of the change.
+    change: u64,
+    outcome: Arc<Mutex<Option<Outcome>>>,
+}
 
 impl Job {
+    fn of(change: &Change) -> Job {
+        Job { change: hash_of(change), outcome: Arc::default() }
+    }
+
+    /// Whether it is this change.
+    pub(crate) fn is_of(&self, change: &Change) -> bool {
+        self.change == hash_of(change)
+    }
+
     /// The outcome, once there is one.
     pub(crate) fn outcome(&self) -> Option<Outcome> {
-        self.0.lock().clone()
+        self.outcome.lock().clone()
     }
+
+    /// Whether nobody waits for it any more.
+    fn is_given_up(&self) -> bool {
+        Arc::strong_count(&self.outcome) == 1
+    }
+}
+
+fn hash_of(change: &Change) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    change.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[derive(Debug, Default)]
@@ -150,13 +181,17 @@ impl LibraryKeeper {
         change: Change,
     ) -> io::Result<Job> {
         let mut state = self.state.lock();
+        state.jobs.retain(|(_, job)| !job.is_given_up());
+        if state.jobs.len() >= JOBS_MAX {
+            return Err(io::Error::other("too many changes of functions wait; try again"));
+        }
         if !state.is_running {
             let (keeper, functions, wakers) = (self.clone(), functions.clone(), wakers.to_vec());
             let work = move || keeper.work(&functions, &wakers);
             std::thread::Builder::new().name("tarn-functions".to_owned()).spawn(work)?;
             state.is_running = true;
         }
-        let job = Job(Arc::default());
+        let job = Job::of(&change);
         state.jobs.push_back((change, job.clone()));
         Ok(job)
     }
@@ -171,7 +206,7 @@ impl LibraryKeeper {
             };
             drop(state);
             let outcome = self.change(functions, change);
-            *job.0.lock() = Some(outcome);
+            *job.outcome.lock() = Some(outcome);
             wakers.iter().for_each(|waker| waker.notify_one());
         }
     }
@@ -195,8 +230,14 @@ impl LibraryKeeper {
             Change::Flush => libraries = Libraries::default(),
             Change::Restore { payload, policy } => {
                 let sources = functions::read(&payload).map_err(|_| NOT_A_DUMP)?;
-                let brought = sources.iter().map(|source| Library::read(source).map(Arc::new));
-                let brought = brought.collect::<Result<Vec<_>, _>>()?;
+                let began = Instant::now();
+                let mut brought = Vec::new();
+                for source in &sources {
+                    if began.elapsed() > RESTORING_MAX {
+                        return Err(CommandError::text("ERR FUNCTION RESTORE timeout"));
+                    }
+                    brought.push(Arc::new(Library::read(source)?));
+                }
                 if policy == Policy::Flush {
                     libraries = Libraries::default();
                 }

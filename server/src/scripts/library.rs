@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use tarn_engine::declared::{Declared, Turn};
 use tarn_lua::{Abort, Failure, FunctionFlag, Host, Interpreter, Registered, valid_name};
@@ -13,8 +12,9 @@ use crate::config::split_args;
 use crate::error::{CommandError, printable};
 use crate::scripts::{interpreter, log};
 
-/// The time that the code of a library may run while it is loaded.
-const LOADING_MAX: Duration = Duration::from_millis(500);
+/// Looks at the code of a library while it is loaded, each after some ten thousand instructions: about half a
+/// second. Not a time, so that what was loaded once is loaded again, however busy the machine is.
+const LOOKS_MAX: u32 = 5_000;
 
 /// A function of a library.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct Library {
 
 impl Library {
     /// Reads a library, and runs its code to see which functions it has. That takes an interpreter of its
-    /// own, and as long as the code runs, half a second at most.
+    /// own, and as long as the code runs, which is limited.
     pub(crate) fn read(source: &[u8]) -> Result<Library, CommandError> {
         let (name, code_at) = metadata(source)?;
         let mut library = Library { name, source: source.into(), code_at, functions: Vec::new() };
@@ -66,7 +66,7 @@ impl Library {
         let program = compiled.map_err(|failure| {
             CommandError::owned(format!("ERR Error compiling function: {}", text_of(&failure)))
         })?;
-        let registered = interpreter.register(&program, &mut Loading { began: Instant::now() });
+        let registered = interpreter.register(&program, &mut Loading { looks: 0 });
         let registered = registered.map_err(|failure| not_loaded(&failure))?;
         if registered.is_empty() {
             return Err(CommandError::text("ERR No functions registered"));
@@ -124,7 +124,7 @@ fn metadata(source: &[u8]) -> Result<(String, usize), CommandError> {
 
 /// The host of a library that is being loaded: there are no commands.
 struct Loading {
-    began: Instant,
+    looks: u32,
 }
 
 impl Host for Loading {
@@ -141,7 +141,8 @@ impl Host for Loading {
     }
 
     fn look(&mut self) -> Result<(), Abort> {
-        if self.began.elapsed() > LOADING_MAX { Err(Abort) } else { Ok(()) }
+        self.looks += 1;
+        if self.looks > LOOKS_MAX { Err(Abort) } else { Ok(()) }
     }
 }
 

@@ -118,15 +118,16 @@ impl Running {
             if !slot.is_overdue.load(Ordering::Acquire) {
                 continue;
             }
-            if slot.has_written.load(Ordering::Acquire) {
-                return Killing::HasWritten;
-            }
-            if slot.about.lock().is_some() == functions {
-                slot.ends.store(number, Ordering::Release);
-                outcome = Killing::Ends;
-            } else if outcome == Killing::NoneRuns {
-                outcome = Killing::OtherKind;
-            }
+            outcome = match (slot.about.lock().is_some() == functions, outcome) {
+                (_, Killing::Ends) if slot.has_written.load(Ordering::Acquire) => Killing::Ends,
+                (true, _) if slot.has_written.load(Ordering::Acquire) => Killing::HasWritten,
+                (true, _) => {
+                    slot.ends.store(number, Ordering::Release);
+                    Killing::Ends
+                }
+                (false, Killing::NoneRuns) => Killing::OtherKind,
+                (false, outcome) => outcome,
+            };
         }
         outcome
     }

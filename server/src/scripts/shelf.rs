@@ -1,6 +1,6 @@
 //! The functions that a worker has compiled.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tarn_lua::{FunctionFlag, Interpreter, Purpose};
@@ -8,7 +8,7 @@ use tarn_lua::{FunctionFlag, Interpreter, Purpose};
 use crate::error::CommandError;
 use crate::scripts::known::Known;
 use crate::scripts::library::{Functions, Libraries, Library};
-use crate::scripts::{interpreter, text_of};
+use crate::scripts::{MEMORY_BYTES, interpreter, text_of};
 
 const NOT_FOUND: CommandError = CommandError::text("ERR Function not found");
 
@@ -24,6 +24,8 @@ struct Compiled {
 pub(crate) struct Shelf {
     interpreter: Option<Interpreter>,
     compiled: HashMap<String, Compiled>,
+    /// The functions that have used keys that they do not declare.
+    gated: HashSet<String>,
     /// The libraries of the server, as they were at this generation.
     libraries: Arc<Libraries>,
     generation: u64,
@@ -37,6 +39,7 @@ impl Shelf {
         name: &[u8],
     ) -> Result<(&Interpreter, &Known), CommandError> {
         self.catch_up(functions);
+        self.give_up_memory();
         let (library, function) = self.libraries.find(name).ok_or(NOT_FOUND)?;
         if !self.compiled.contains_key(&library.name) {
             let interpreter = match &mut self.interpreter {
@@ -46,18 +49,11 @@ impl Shelf {
                         .map_err(|failure| CommandError::owned(format!("ERR {}", text_of(&failure))))?,
                 ),
             };
-            let registered = match library.register(interpreter) {
-                Err(_) if !self.compiled.is_empty() => {
-                    // The others may have taken all memory: those that are used will be compiled again.
-                    self.compiled.clear();
-                    interpreter.collect();
-                    library.register(interpreter)?
-                }
-                registered => registered?,
-            };
-            let known = registered.into_iter().map(|registered| {
+            let known = library.register(interpreter)?.into_iter().map(|registered| {
                 let is_read_only = registered.flags.contains(&FunctionFlag::NoWrites);
-                (registered.name.clone(), Known::new(registered.name, registered.program, is_read_only, true))
+                let known = Known::new(registered.name.clone(), registered.program, is_read_only, true);
+                known.needs_gate.set(self.gated.contains(&registered.name));
+                (registered.name, known)
             });
             let functions = known.collect();
             self.compiled.insert(library.name.clone(), Compiled { library: library.clone(), functions });
@@ -68,6 +64,21 @@ impl Shelf {
         Ok((self.interpreter.as_ref().expect("it has compiled the library"), known))
     }
 
+    /// Notes that a function needs the store for itself, and forgets its library: what the function has
+    /// changed of the locals of that shall not be there when it runs again.
+    pub(crate) fn note_gated(&mut self, name: &str) {
+        self.gated.insert(name.to_owned());
+        self.compiled.retain(|_, compiled| !compiled.functions.contains_key(name));
+    }
+
+    /// Forgets all if what functions keep takes half of the memory: the next ones would have too little.
+    fn give_up_memory(&mut self) {
+        if self.interpreter.as_ref().is_some_and(|one| one.memory_bytes() > MEMORY_BYTES / 2) {
+            self.compiled.clear();
+            self.interpreter = None;
+        }
+    }
+
     /// Forgets libraries that are not those of the server any more.
     fn catch_up(&mut self, functions: &Functions) {
         let generation = functions.generation();
@@ -76,6 +87,7 @@ impl Shelf {
         }
         self.generation = generation;
         self.libraries = functions.now();
+        self.gated.clear();
         let libraries = &self.libraries;
         let is_current =
             |compiled: &Library| libraries.iter().any(|library| std::ptr::eq(&**library, compiled));

@@ -83,6 +83,11 @@ impl Workshop {
         self.shelf.find(functions, name)
     }
 
+    /// Notes that a function needs the store for itself, and forgets what it has done.
+    pub(crate) fn note_gated(&mut self, function: &str) {
+        self.shelf.note_gated(function);
+    }
+
     /// Compiles a script and keeps it, here and in the cache.
     pub(crate) fn load(&mut self, cache: &Cache, source: &[u8]) -> Result<Arc<Script>, CommandError> {
         self.catch_up(cache);

@@ -198,7 +198,12 @@ impl<'e> Executor<'e> {
         let resolved = resolved.map_err(|error| client.reject(Flags::NONE, error))?;
         let Resolved { command, slot, .. } = resolved;
         let refusal = resolved.refusal(args, client.authenticated).or_else(|| {
-            if self.server.scripts.running.is_busy() && !self.serving && !command.flags.has(Flags::ALLOW_BUSY)
+            // A request that has begun, and waits for another thread, is not refused: its change happens.
+            if client.job.is_some() {
+                None
+            } else if self.server.scripts.running.is_busy()
+                && !self.serving
+                && !command.flags.has(Flags::ALLOW_BUSY)
             {
                 Some(self.busy())
             } else if self.server.saver.is_failing() && self.is_stopped_by_failure(command, client) {
@@ -224,7 +229,9 @@ impl<'e> Executor<'e> {
         // Nor does a new write overtake those that a pause held back.
         let overtakes = || client.turn.is_none() && self.server.pause.is_followed(self.now);
         let lacks_room = || !self.has_room && !command.flags.has(Flags::ADMIN);
-        let says = self.may_publish(command, client) || self.server.pubsub.is_monitored();
+        // What ends scripts and clients is not held up by who does not read what it monitors.
+        let is_shown = || !command.flags.has_any(Flags::ALLOW_BUSY.with(Flags::ADMIN));
+        let says = self.may_publish(command, client) || self.server.pubsub.is_monitored() && is_shown();
         let is_crowded = says && self.is_crowded(command, args);
         if !self.serving && (is_paused || is_crowded || writes && (lacks_room() || overtakes())) {
             client.after = if is_paused { After::Pause } else { After::Postpone };

@@ -114,7 +114,7 @@ impl Executor<'_> {
     ) -> Result<Lsn, CommandError> {
         let (workshop, start, db) = (self.workshop, out.len(), client.db);
         let mut workshop = workshop.borrow_mut();
-        let wanted = want(&mut workshop, &self.server.scripts, command, args)?;
+        let mut wanted = want(&mut workshop, &self.server.scripts, command, args)?;
         if !wanted.known.needs_gate.get() {
             let ran = self.script_latched(command, &wanted, client, args, out);
             if !matches!(ran, Ok(None)) {
@@ -127,6 +127,11 @@ impl Executor<'_> {
             client.unshown.iter_mut().for_each(|kept| kept.begin_again());
             client.select(db);
             wanted.known.needs_gate.set(true);
+            if wanted.is_function {
+                let name = wanted.known.name.clone();
+                workshop.note_gated(&name);
+                wanted = want(&mut workshop, &self.server.scripts, command, args)?;
+            }
         }
         let ran = self.script_alone(&wanted, client, out);
         ran.is_err().then(|| client.staged.clear());

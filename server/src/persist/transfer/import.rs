@@ -94,7 +94,12 @@ pub fn import(
     if !functions.is_empty() {
         libraries::write_file(&place.functions_file(), functions.iter().map(Vec::as_slice))?;
     }
-    let taken = take(&engine, &checkpoints, &*clock, report)?;
+    let taken = take(&engine, &checkpoints, &*clock, report).inspect_err(|_| {
+        if !functions.is_empty() {
+            // The next attempt finds the directory as it was; where that fails, it says what is in its way.
+            let _ = std::fs::remove_file(place.functions_file());
+        }
+    })?;
     Ok(Imported {
         keys: taken.keys,
         expired,
