@@ -119,9 +119,7 @@ fn delete<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
 
 fn flush<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     if args.len() > 3 {
-        return Err(CommandError::text(
-            "ERR unknown subcommand or wrong number of arguments for 'FLUSH'. Try FUNCTION HELP.",
-        ));
+        return Err(wrong_number(args));
     }
     let is_mode = |word: &[u8]| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async");
     if !args.tail(2).iter().all(is_mode) {
@@ -132,9 +130,7 @@ fn flush<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
 
 fn restore<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     if args.len() > 4 {
-        return Err(CommandError::text(
-            "ERR unknown subcommand or wrong number of arguments for 'RESTORE'. Try FUNCTION HELP.",
-        ));
+        return Err(wrong_number(args));
     }
     let policy = match args.tail(3).iter().next().map(<[u8]>::to_ascii_lowercase).as_deref() {
         None | Some(b"append") => Policy::Append,
@@ -147,6 +143,14 @@ fn restore<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
         }
     };
     change(cx, "RESTORE", || Change::Restore { payload: args.at(2).to_vec(), policy })
+}
+
+/// Too many arguments of a subcommand.
+fn wrong_number(args: Args<'_>) -> CommandError {
+    let word = printable(args.at(1));
+    CommandError::owned(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{word}'. Try FUNCTION HELP."
+    ))
 }
 
 /// Has the libraries changed, and replies when that is done.
