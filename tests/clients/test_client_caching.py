@@ -1,5 +1,6 @@
 """redis-py's cache on the client's side: hits come without a request, and what others change is forgotten."""
 
+import importlib.util
 import threading
 import time
 
@@ -9,6 +10,10 @@ from redis.cache import CacheConfig
 from redis.connection import CacheProxyConnection
 
 PATIENCE_SECONDS = 20
+# Another package may have brought hiredis, whose parser hands no invalidations to the cache of this redis-py.
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("hiredis") is not None, reason="redis-py 5 caches with its own parser alone"
+)
 
 
 @pytest.fixture
