@@ -56,6 +56,9 @@ const SCRIPTS: [&str; 7] = [
     "return {struct.pack(ARGV[1], 1, 2, 'three', 4.5), struct.size(ARGV[1])}",
 ];
 
+/// Those of them that assert it.
+const ENCODERS: [usize; 2] = [2, 3];
+
 struct Nothing(usize);
 
 impl Host for Nothing {
@@ -94,12 +97,14 @@ fuzz_target!(|input: &[u8]| {
         let (interpreter, programs) = slot.get_or_insert_with(compiled);
         let mut out = Vec::new();
         let mut reply = Writer::new(&mut out, Protocol::Resp3).limited(1 << 20);
-        let program = &programs[usize::from(*which) % programs.len()];
+        let which = usize::from(*which) % programs.len();
+        let program = &programs[which];
         let outcome =
             interpreter.run(program, [].into_iter(), [rest].into_iter(), &mut Nothing(0), &mut reply);
         if let Err(Failure::Error { message, .. }) = outcome {
+            // Errors of the others may quote the source.
             let text = String::from_utf8_lossy(&message);
-            assert!(!text.contains("BUG"), "{text}");
+            assert!(!ENCODERS.contains(&which) || !text.contains("BUG"), "{text}");
         }
         assert!(interpreter.memory_bytes() <= MEMORY_BYTES);
     });
