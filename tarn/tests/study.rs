@@ -3,31 +3,14 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod measuring;
+
 use std::path::Path;
-use std::process::{Command, Output};
 
-use serde_json::Value;
+use measuring::{measured, tarn};
 
-fn tarn(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tarn")).args(words).output().unwrap()
-}
-
-/// Runs a part of the study. Returns its output.
 fn study(results: &Path, more: &[&str]) -> String {
-    let dir = results.parent().unwrap().to_str().unwrap();
-    let mut words = vec!["lab", "run", "snapshots", "--quick", "--dir", dir, "--json"];
-    words.push(results.to_str().unwrap());
-    words.extend(more);
-    let output = tarn(&words);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{told}");
-    told
-}
-
-fn measured(results: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(results).unwrap();
-    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    lines.filter(|line| line["case"] != "goal").collect()
+    measuring::run("snapshots", results, more)
 }
 
 #[test]

@@ -3,30 +3,17 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod measuring;
+
 use std::path::Path;
-use std::process::{Command, Output};
 
 use serde_json::Value;
 
-fn tarn(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tarn")).args(words).output().unwrap()
-}
+use measuring::{measured, tarn};
 
-/// Runs the experiment. Returns its output.
 fn run(results: &Path, more: &[&str]) -> String {
-    let dir = results.parent().unwrap().to_str().unwrap();
-    let json = results.to_str().unwrap();
-    let words = ["lab", "run", "vtc", "--quick", "--scale", "0.2", "--seconds", "0.1", "--seed", "7"];
-    let output = tarn(&[&words[..], &["--dir", dir, "--json", json], more].concat());
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{told}");
-    told
-}
-
-fn measured(results: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(results).unwrap();
-    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    lines.filter(|line| line["case"] != "goal").collect()
+    let small = ["--scale", "0.2", "--seconds", "0.1", "--seed", "7"];
+    measuring::run("vtc", results, &[&small[..], more].concat())
 }
 
 /// The lines of a part, each with its variant.
