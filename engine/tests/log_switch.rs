@@ -33,10 +33,11 @@ fn contents_of(engine: &Engine) -> Contents {
     let session = engine.enter(0);
     let latched = session.latch(&[], Access::Read, NOW);
     let mut all = Contents::new();
-    latched.scan(0, 0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
+    let scanned = latched.scan(0, 0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
         let ValueRef::String(value) = entry.value() else { panic!("there are only strings") };
         all.insert(entry.key().to_vec(), value.to_vec());
     });
+    scanned.unwrap();
     all
 }
 

@@ -32,7 +32,7 @@ fn put(value: &str, expiry: Option<u64>) -> Change<'static> {
 fn contents(latched: &Latched<'_>) -> Contents {
     let shown = |db| {
         let mut all = Vec::new();
-        latched.scan(db, 0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
+        let scanned = latched.scan(db, 0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
             let value = match entry.value() {
                 ValueRef::String(value) => value.to_vec(),
                 other => elements_of(other),
@@ -40,6 +40,7 @@ fn contents(latched: &Latched<'_>) -> Contents {
             let text = format!("{} {} {:?}", entry.encoding(), value.escape_ascii(), entry.expiry());
             all.push((String::from_utf8_lossy(entry.key()).into_owned(), text));
         });
+        scanned.unwrap();
         all.sort();
         assert_eq!(latched.keys(db), all.len(), "database {db}");
         assert_eq!(latched.expiring(db), all.iter().filter(|(_, text)| text.contains("Some")).count());

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -549,4 +550,73 @@ fn for_a_view_of_one_database_nothing_of_others_is_kept() {
     assert_eq!(keys, 1);
     drop(view);
     store.assert_nothing_kept();
+}
+
+#[test]
+fn a_step_with_a_limit_waits_for_no_latch_and_a_walk_of_such_steps_loses_nothing() {
+    const KEYS: u64 = 100;
+    const SOON: Duration = Duration::from_millis(1);
+    let store = store();
+    let put = |key: Vec<u8>, value: &'static [u8]| {
+        let change = Change::Put { value: value.to_vec().into(), expiry: None };
+        Batch::from_iter([Write::Key { db: 0, key: key.into(), change }])
+    };
+    (0..KEYS).for_each(|number| store.commit(0, &put(key_of(number), b"old")));
+    let mut view = store.engine.open_view(ViewOptions::once_of(0, "test")).unwrap();
+    // Another thread latches a key, says so, and changes it when it is told to go on.
+    let hold = |key: Vec<u8>, says: &mpsc::Sender<()>, told: &mpsc::Receiver<()>| {
+        let session = store.engine.enter(1);
+        let mut latched = session.latch_places(&[(0, KeyHash::of(&key))], Access::Write, 0);
+        says.send(()).unwrap();
+        told.recv().unwrap();
+        latched.commit(&put(key, b"new"), &mut Group::default()).unwrap();
+        latched.release();
+    };
+    let (mut seen, mut parts) = (Vec::new(), 0);
+    std::thread::scope(|scope| {
+        let ((says, said), (tell, told)) = (mpsc::channel(), mpsc::channel());
+        let hold = &hold;
+        let first = scope.spawn(move || hold(key_of(0), &says, &told));
+        said.recv().unwrap();
+        // Other segments can be read.
+        loop {
+            let walked = view.step_within(SOON, &mut |entry: &Entry| seen.push(described(entry))).unwrap();
+            let walked = walked.expect("a key is left to be read");
+            if walked.from == walked.end {
+                break;
+            }
+        }
+        assert!(!seen.contains(&(key_of(0), b"old".to_vec())));
+        tell.send(()).unwrap();
+        first.join().unwrap();
+        // A latch that is taken while a part is read is not waited for either.
+        let ((says, said), (tell, told)) = (mpsc::channel(), mpsc::channel());
+        let mut ends = Some((says, told));
+        let read = view.step_within(SOON, &mut |entry: &Entry| {
+            if let Some((says, told)) = ends.take() {
+                let key = entry.key().to_vec();
+                scope.spawn(move || hold(key, &says, &told));
+                said.recv().unwrap();
+            }
+            seen.push(described(entry));
+        });
+        assert!(read.unwrap().is_some_and(|walked| walked.from < walked.end));
+        assert_eq!(view.next_db(), Some(0), "what was read is still to be passed");
+        tell.send(()).unwrap();
+    });
+    while view.step_within(SOON, &mut |entry: &Entry| seen.push(described(entry))).unwrap().is_some() {
+        parts += 1;
+        assert!(parts < 10_000);
+    }
+    seen.sort();
+    let mut all: Vec<_> = (0..KEYS).map(|number| (key_of(number), b"old".to_vec())).collect();
+    all.sort();
+    assert_eq!(seen, all);
+    drop(view);
+    store.assert_nothing_kept();
+}
+
+fn described(entry: &Entry) -> (Vec<u8>, Vec<u8>) {
+    let ValueRef::String(text) = entry.value() else { panic!("there are only strings") };
+    (entry.key().to_vec(), text.to_vec())
 }

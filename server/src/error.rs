@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use tarn_engine::CommitError;
+use tarn_engine::LatchTimeout;
 use tarn_engine::LogError;
 
 /// Longest part of a client's words that an error repeats.
@@ -51,7 +52,8 @@ pub enum CommandError {
     /// The log takes no more for now: the command is run again when there is room.
     #[error("MISCONF Errors writing to the AOF file: the log cannot be written fast enough")]
     LogBehind,
-    /// Somebody is at something long inside the gate: the command is run again a moment later.
+    /// Somebody is at something long inside the gate, or has a latch for long: the command is run again a
+    /// moment later.
     #[error("BUSY another client's command takes long")]
     GateBusy,
     /// A value was prepared in vain: the command is run again at once.
@@ -97,6 +99,12 @@ impl CommandError {
     /// An error of this text, code included.
     pub fn owned(text: String) -> CommandError {
         CommandError::Message(Cow::Owned(text))
+    }
+}
+
+impl From<LatchTimeout> for CommandError {
+    fn from(_: LatchTimeout) -> CommandError {
+        CommandError::GateBusy
     }
 }
 

@@ -85,7 +85,7 @@ pub struct Shared {
     pub empty_store: Arc<Engine>,
     /// Asks the main thread to stop the server.
     pub stop: Arc<Notify>,
-    /// Wakes each worker when the log has made progress.
+    /// Wakes each worker when the log has made progress; the last is the spare one.
     pub wakers: Vec<Arc<Notify>>,
 }
 
@@ -93,7 +93,7 @@ impl Shared {
     /// The state of a server whose data is not loaded yet, with `slots` counters of commands.
     pub fn new(config: Arc<ConfigStore>, slots: usize) -> Shared {
         let settings = config.snapshot();
-        let (workers, databases) = (settings.threads(), settings.databases);
+        let (workers, databases) = (settings.serving_threads(), settings.databases);
         let log = |len_max| {
             let log = SlowLog::default();
             log.set_len_max(len_max);

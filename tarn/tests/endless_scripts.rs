@@ -4,6 +4,8 @@
 
 mod running;
 
+use std::time::Duration;
+
 use running::{Connection, LIMIT, Running, eventually};
 
 /// Connections to two workers in turn: what one of them runs does not keep the other waiting.
@@ -72,6 +74,125 @@ fn clients_that_wait_for_the_keys_of_an_endless_script_keep_no_worker_from_endin
     assert!(one.reply().starts_with("-ERR Script killed by user"));
     assert_eq!(other.ask("SET k 1"), "+OK");
     assert_eq!(third.ask("GET k"), "1");
+}
+
+/// Waits until the server tells that a script has run for long.
+fn wait_until_overdue(running: &Running) {
+    eventually(|| running.folder.messages().contains("a script has run for").then_some(()));
+}
+
+/// A new connection, which waits for a reply no longer than the limit.
+fn newcomer(running: &Running) -> Connection {
+    let client = running.connect();
+    client.0.get_ref().set_read_timeout(Some(LIMIT)).unwrap();
+    client
+}
+
+#[test]
+fn who_connects_while_an_endless_script_occupies_the_only_worker_is_told_and_ends_it() {
+    for script in
+        ["EVAL \"while true do end\" 1 k", "EVAL \"redis.call('GET', 'undeclared') while true do end\" 0"]
+    {
+        let running = Running::start(&["--threads", "1", "--busy-reply-threshold", "50"]);
+        let mut one = newcomer(&running);
+        assert_eq!(one.ask("SET k 1"), "+OK");
+        one.send(script);
+        wait_until_overdue(&running);
+        let mut other = newcomer(&running);
+        assert!(other.ask("PING").starts_with("-BUSY"));
+        assert!(other.ask("GET k").starts_with("-BUSY"));
+        assert_eq!(other.ask("SCRIPT KILL"), "+OK");
+        assert!(one.reply().starts_with("-ERR Script killed by user"));
+        // The connection goes on where it is, and runs all that others run.
+        assert_eq!(other.ask("GET k"), "1");
+        assert_eq!(other.ask("EVAL \"return redis.call('INCR', KEYS[1])\" 1 k"), ":2");
+        assert_eq!(one.ask("GET k"), "2");
+        assert_eq!(newcomer(&running).ask("PING"), "+PONG");
+    }
+}
+
+#[test]
+fn the_server_of_an_endless_script_on_the_only_worker_is_ended_by_who_connects() {
+    let mut running = Running::start(&["--threads", "1", "--busy-reply-threshold", "50"]);
+    let mut one = newcomer(&running);
+    one.send("EVAL \"redis.call('SET', KEYS[1], 1) while true do end\" 1 k");
+    wait_until_overdue(&running);
+    let mut other = newcomer(&running);
+    assert!(other.ask("SCRIPT KILL").starts_with("-UNKILLABLE"));
+    other.send("SHUTDOWN NOSAVE");
+    assert!(running.server.take().unwrap().wait().success());
+}
+
+#[test]
+fn scripts_that_begin_together_leave_one_worker_to_end_them() {
+    let running = Running::start(&["--threads", "1", "--busy-reply-threshold", "500"]);
+    let mut one = newcomer(&running);
+    assert_eq!(one.ask("SET k 1"), "+OK");
+    one.send("EVAL \"while true do end\" 0");
+    wait_until_overdue(&running);
+    let mut other = newcomer(&running);
+    assert_eq!(other.ask("SCRIPT KILL"), "+OK");
+    assert!(one.reply().starts_with("-ERR Script killed by user"));
+    // Both begin before others are told: one of them has to wait.
+    one.send("EVAL \"while true do end\" 1 a");
+    other.send("EVAL \"while true do end\" 1 b");
+    let soon = Some(Duration::from_millis(100));
+    let replies = [one, other].map(|mut client| {
+        client.0.get_ref().set_read_timeout(soon).unwrap();
+        eventually(|| {
+            // Dealt to the worker of a script that has not run for long, this one waits in vain.
+            let third = &mut running.connect();
+            third.0.get_ref().set_read_timeout(soon).unwrap();
+            third.try_ask("SCRIPT KILL");
+            client.try_reply()
+        })
+    });
+    let is_ended = |reply: &String| reply.starts_with("-ERR Script killed");
+    assert!(replies.iter().all(|reply| is_ended(reply) || reply.starts_with("-BUSY")), "{replies:?}");
+    assert!(replies.iter().any(is_ended), "{replies:?}");
+}
+
+#[test]
+fn sweeps_over_all_keys_wait_for_no_endless_script() {
+    let (running, [mut one, mut other]) = started(&["--busy-reply-threshold", "500"]);
+    assert_eq!(one.ask("SET k 1"), "+OK");
+    let mut sweeping: Vec<Connection> = Vec::new();
+    // Those of one worker, which is not that of the script.
+    for _ in 0..3 {
+        let [_, client] = two(&running);
+        sweeping.push(client);
+    }
+    one.send("EVAL \"redis.log(redis.LOG_WARNING, 'it has begun') while true do end\" 1 k");
+    eventually(|| running.folder.messages().contains("it has begun").then_some(()));
+    // Before others are told.
+    for (client, command) in sweeping.iter_mut().zip(["SCAN 0", "KEYS *", "RANDOMKEY"]) {
+        client.send(command);
+    }
+    for client in &mut sweeping {
+        let reply = client.reply();
+        assert!(reply.starts_with("-BUSY"), "{reply}");
+    }
+    assert_eq!(other.ask("SCRIPT KILL"), "+OK");
+    assert!(one.reply().starts_with("-ERR Script killed by user"));
+    for (client, command) in sweeping.iter_mut().zip(["SCAN 0", "KEYS *", "RANDOMKEY"]) {
+        assert!(client.whole(command).contains("$k"), "{command}");
+    }
+}
+
+#[test]
+fn a_sweep_in_steps_waits_for_an_endless_script_and_keeps_no_worker_from_ending_it() {
+    let (running, [mut one, mut other]) = started(&["--busy-reply-threshold", "500"]);
+    let [_, mut sweeping] = two(&running);
+    let fill = "for i = 1, 3000 do redis.call('SET', 'k' .. i, i) end return redis.call('DBSIZE')";
+    assert_eq!(one.ask(&format!("EVAL \"{fill}\" 0")), ":3000");
+    one.send("EVAL \"redis.log(redis.LOG_WARNING, 'it has begun') while true do end\" 1 k1");
+    eventually(|| running.folder.messages().contains("it has begun").then_some(()));
+    sweeping.send("KEYS *");
+    be_told(&mut other);
+    assert_eq!(other.ask("SCRIPT KILL"), "+OK");
+    assert!(one.reply().starts_with("-ERR Script killed by user"));
+    assert_eq!(sweeping.reply().split(' ').count(), 3000);
+    assert_eq!(sweeping.ask("PING"), "+PONG");
 }
 
 #[test]

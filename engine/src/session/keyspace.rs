@@ -3,7 +3,7 @@
 
 use super::Latched;
 use crate::record::UnixMs;
-use crate::table::{Entry, KeyHash, KeyRef, ScanBudget, Table};
+use crate::table::{Entry, KeyHash, KeyRef, LatchTimeout, ScanBudget, Table};
 
 impl<'s> Latched<'s> {
     /// The table of a database, for commands that look at keys which they did not declare, one segment at a
@@ -23,57 +23,72 @@ impl<'s> Latched<'s> {
         below.saturating_add_signed(overlay.keys_more(db) as isize)
     }
 
-    /// Number of keys of a database with an expiry. REQUIRES: as `table`.
+    /// Number of keys of a database with an expiry. REQUIRES: as `table`, and of a transaction that the store
+    /// is its own.
     pub fn expiring(&self, db: u8) -> usize {
         if self.overlay.is_none() {
             return self.table(db).expiring();
         }
         let mut expiring = 0;
-        self.scan(db, 0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
+        let scanned = self.scan(db, 0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
             expiring += usize::from(entry.expiry().is_some());
         });
+        debug_assert!(scanned.is_ok(), "behind a closed gate latches are waited for as long as it takes");
         expiring
     }
 
     /// Calls `visit` for entries from position `cursor` on, as `Table::scan` does. Returns the cursor to go
-    /// on from, 0 at the end. REQUIRES: as `table`.
-    pub fn scan(&self, db: u8, cursor: u64, budget: &mut ScanBudget, mut visit: impl FnMut(&Entry)) -> u64 {
+    /// on from, 0 at the end; an error if one of the latches would take longer than those of keys may.
+    /// REQUIRES: as `table`.
+    pub fn scan(
+        &self,
+        db: u8,
+        cursor: u64,
+        budget: &mut ScanBudget,
+        mut visit: impl FnMut(&Entry),
+    ) -> Result<u64, LatchTimeout> {
         let Some(overlay) = &self.overlay else {
-            return self.table(db).scan(cursor, budget, |entry| {
+            return self.table(db).scan_within(cursor, budget, self.limit, |entry| {
                 visit(entry);
                 false
             });
         };
-        let next = overlay.below(db).map_or(0, |below| {
-            self.databases.tables[below as usize].scan(cursor, budget, |entry| {
-                if overlay.find(KeyRef::of(db, entry.key())).is_none() {
-                    visit(entry);
-                }
-                false
-            })
-        });
+        let next = match overlay.below(db) {
+            None => 0,
+            Some(below) => {
+                self.databases.tables[below as usize].scan_within(cursor, budget, self.limit, |entry| {
+                    if overlay.find(KeyRef::of(db, entry.key())).is_none() {
+                        visit(entry);
+                    }
+                    false
+                })?
+            }
+        };
         let passed = |entry: &&Entry| {
             let position = KeyHash::of(entry.key()).position();
             position >= cursor && (next == 0 || position < next)
         };
         overlay.entries(db).filter(passed).for_each(visit);
-        next
+        Ok(next)
     }
 
-    /// The key of a live entry drawn by `random`. REQUIRES: as `table`.
-    pub fn sample(&self, db: u8, mut random: impl FnMut() -> u64) -> Option<Vec<u8>> {
+    /// The key of a live entry drawn by `random`; an error as of `scan`. REQUIRES: as `table`.
+    pub fn sample(&self, db: u8, mut random: impl FnMut() -> u64) -> Result<Option<Vec<u8>>, LatchTimeout> {
         let now: UnixMs = self.now;
         let draw = |entry: &Entry| (!entry.is_expired(now)).then(|| entry.key().to_vec());
-        let Some(overlay) = &self.overlay else { return self.table(db).sample(random, draw) };
+        let Some(overlay) = &self.overlay else { return self.table(db).sample(self.limit, random, draw) };
         let changed: Vec<&Entry> = overlay.entries(db).filter(|entry| !entry.is_expired(now)).collect();
         let among = random() as usize % self.keys(db).max(1);
         if let Some(entry) = changed.get(among) {
-            return Some(entry.key().to_vec());
+            return Ok(Some(entry.key().to_vec()));
         }
         let draw_below =
             |entry: &Entry| draw(entry).filter(|key| overlay.find(KeyRef::of(db, key)).is_none());
         let below = overlay.below(db).map(|below| &self.databases.tables[below as usize]);
-        let drawn = below.and_then(|table| table.sample(&mut random, draw_below));
-        drawn.or_else(|| changed.first().map(|entry| entry.key().to_vec()))
+        let drawn = match below {
+            Some(table) => table.sample(self.limit, &mut random, draw_below)?,
+            None => None,
+        };
+        Ok(drawn.or_else(|| changed.first().map(|entry| entry.key().to_vec())))
     }
 }

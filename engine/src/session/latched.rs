@@ -89,6 +89,8 @@ pub struct Latched<'s> {
     /// Which of `keys` was looked for last.
     at: Cell<usize>,
     pub(super) now: UnixMs,
+    /// How long it waits for each latch.
+    pub(super) limit: Option<Duration>,
     seen: Cell<Lsn>,
     met_expired: Cell<bool>,
     /// Look-ups that found a live entry, and that did not.
@@ -181,6 +183,7 @@ impl<'s> Latched<'s> {
             keys: &[],
             at: Cell::new(0),
             now,
+            limit,
             seen: Cell::new(floor),
             met_expired: Cell::new(false),
             lookups: Cell::default(),
@@ -521,6 +524,7 @@ impl<'s> Latched<'s> {
             keys: &[],
             at: Cell::new(0),
             now,
+            limit: None,
             seen: Cell::new(Lsn::ZERO),
             met_expired: Cell::new(false),
             lookups: Cell::default(),

@@ -42,6 +42,10 @@ const SEGMENTS_CACHED: usize = 12;
 const PAGE: usize = 64;
 /// Doublings of the page directory: 2^24 pages.
 const LEVELS: usize = 25;
+/// A latch would have taken longer than the limit. Nothing has changed: the caller may try again later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatchTimeout;
+
 /// Counters of keys: one for each residue of a segment's index, so that workers rarely share a cache line.
 const COUNTERS: usize = 16;
 /// The due time of a segment in which nothing expires.
@@ -372,15 +376,26 @@ impl Table {
     /// `enough` says so after an entry or the table ends. Returns the cursor to go on from, 0 at the end.
     /// Every entry that is there during a whole scan is visited, once, however the table grows: an entry's
     /// position never changes. Entries of equal position go together.
-    pub fn scan(&self, cursor: u64, budget: &mut ScanBudget, mut visit: impl FnMut(&Entry) -> bool) -> u64 {
+    pub fn scan(&self, cursor: u64, budget: &mut ScanBudget, visit: impl FnMut(&Entry) -> bool) -> u64 {
+        self.scan_within(cursor, budget, None, visit).expect("it waits as long as it takes")
+    }
+
+    /// As `scan`; an error if one of the latches would take longer than the limit.
+    pub fn scan_within(
+        &self,
+        cursor: u64,
+        budget: &mut ScanBudget,
+        limit: Option<Duration>,
+        mut visit: impl FnMut(&Entry) -> bool,
+    ) -> Result<u64, LatchTimeout> {
         let mut position = cursor;
         if position > LAST_POSITION {
-            return 0;
+            return Ok(0);
         }
         loop {
             let hash = KeyHash::at(position);
             let index = self.index_of(hash);
-            let segment = self.read(index);
+            let segment = self.read_within(index, limit).ok_or(LatchTimeout)?;
             let n = self.segments();
             if index_among(n, hash) != index {
                 continue;
@@ -397,38 +412,46 @@ impl Table {
             let mut full = false;
             for (at, entry) in found {
                 if full && at != position {
-                    return at;
+                    return Ok(at);
                 }
                 position = at;
                 full |= visit(entry) | budget.spend_entry();
             }
             if last == LAST_POSITION {
-                return 0;
+                return Ok(0);
             }
             position = last + 1;
             if full | budget.spend_segment() {
-                return position;
+                return Ok(position);
             }
         }
     }
 
-    /// A key's entry chosen by `random`, handed to `visit`; `None` if no entry was found.
+    /// A key's entry chosen by `random`, handed to `visit`; `None` if no entry was found. An error if one of
+    /// the latches would take longer than the limit.
     pub fn sample<T>(
         &self,
+        limit: Option<Duration>,
         mut random: impl FnMut() -> u64,
         mut visit: impl FnMut(&Entry) -> Option<T>,
-    ) -> Option<T> {
+    ) -> Result<Option<T>, LatchTimeout> {
+        let read = |index| self.read_within(index, limit).ok_or(LatchTimeout);
         for _ in 0..100 {
             if self.is_empty() {
-                return None;
+                return Ok(None);
             }
-            let segment = self.read(random() as usize % self.segments());
+            let segment = read(random() as usize % self.segments())?;
             if let Some(found) = segment.sample(random()).and_then(&mut visit) {
-                return Some(found);
+                return Ok(Some(found));
             }
         }
         // Nearly all segments are empty, or nearly all entries are refused: take the first that will do.
-        (0..self.segments()).find_map(|index| self.read(index).iter().find_map(&mut visit))
+        for index in 0..self.segments() {
+            if let Some(found) = read(index)?.iter().find_map(&mut visit) {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
 
     /// Checks the invariants of all segments; for tests.

@@ -13,7 +13,7 @@ mod slots;
 pub mod visit;
 
 pub use crate::value::Garbage;
-pub use directory::{ScanBudget, Table};
+pub use directory::{LatchTimeout, ScanBudget, Table};
 pub use entry::{Applied, Entry, Mismatch, Retired};
 pub(crate) use entry::{Built, Remains, touch_all};
 pub(crate) use hash::Placed;

@@ -15,6 +15,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::directory::{Table, depth_of, index_among};
 use super::entry::{Entry, REACH_MAX, touch, touch_fronts};
@@ -98,17 +99,23 @@ impl Table {
         self.passed[bit as usize].load(Ordering::Relaxed)
     }
 
-    /// Finds what `reader` sees of the first of these positions, those of one segment.
+    /// Finds what `reader` sees of the first of these positions, those of one segment; `None` if its latch
+    /// would take longer than the limit.
     ///
     /// SAFETY, of the call: as long as the part is there, writers keep for the view what they replace, and it
     /// does not pass these positions.
     // SAFETY: as above.
-    pub(crate) unsafe fn pin(&self, positions: Range<u64>, reader: Reader) -> Part {
+    pub(crate) unsafe fn pin(
+        &self,
+        positions: Range<u64>,
+        reader: Reader,
+        limit: Option<Duration>,
+    ) -> Option<Part> {
         let from = positions.start;
         loop {
             let hash = KeyHash::at(from);
             let index = self.index_of(hash);
-            let segment = self.read(index);
+            let segment = self.read_within(index, limit)?;
             let n = self.segments();
             if index_among(n, hash) != index {
                 continue;
@@ -131,17 +138,16 @@ impl Table {
             // Their fronts side by side: that is where the `Lsn`s are.
             touch_fronts(entries.iter().map(Pinned::entry));
             entries.retain(|pinned| sees(pinned.entry()));
-            return Part {
+            return Some(Part {
                 removed: segment.removed(),
                 entries,
                 versions: segment.remset().seen_by(reader, &range),
                 range,
-            };
+            });
         }
     }
 
-    /// Has a view need nothing of these positions any more, which are of one segment or were. Returns the
-    /// versions that no view needs any more.
+    /// Has a view need nothing of these positions any more. Returns the versions that no view needs any more.
     pub(crate) fn pass_over(&self, positions: Range<u64>, bit: u8) -> Freed {
         let mut freed = Freed::default();
         let mut from = positions.start;
@@ -160,6 +166,27 @@ impl Table {
             }
         }
         freed
+    }
+
+    /// As `pass_over`; also returns up to where it came, which is not the end if a latch would take longer
+    /// than the limit.
+    pub(crate) fn pass_over_within(&self, positions: Range<u64>, bit: u8, limit: Duration) -> (Freed, u64) {
+        let mut freed = Freed::default();
+        let mut from = positions.start;
+        while from < positions.end {
+            let hash = KeyHash::at(from);
+            let index = self.index_of(hash);
+            // Not one that may come to be written: to wait for readers then has no limit.
+            let Some(mut segment) = self.write_within(index, Some(limit)) else { break };
+            let n = self.segments();
+            if index_among(n, hash) == index {
+                let end = ((from | (LAST_POSITION >> depth_of(n, index))) + 1).min(positions.end);
+                self.passed[bit as usize].store(end, Ordering::Relaxed);
+                segment.remset_mut().release(bit, &(from..end), &mut freed);
+                from = end;
+            }
+        }
+        (freed, from)
     }
 
     /// Hands the entry of a key that `reader` sees to `visit`, under the latch of its segment if it has not
@@ -396,7 +423,7 @@ mod tests {
         let mut found = 0;
         for range in [0..END / 3, END / 3..END] {
             // SAFETY: nobody else has the table.
-            let part = unsafe { table.pin(range.clone(), READER) };
+            let part = unsafe { table.pin(range.clone(), READER, None).expect("without a limit it waits") };
             let position = |pinned: &Pinned| KeyHash::of_stored(pinned.entry().key()).position();
             assert!(part.entries.iter().map(position).all(|at| range.contains(&at)));
             found += part.entries.len();
@@ -437,7 +464,7 @@ mod tests {
                 create(&table, "key", &value);
                 let entry_of = |part: &Part| contents(part.entries[0].entry());
                 // SAFETY: `change` keeps what the view sees.
-                let part = unsafe { table.pin(0..END, READER) };
+                let part = unsafe { table.pin(0..END, READER, None).expect("without a limit it waits") };
                 let before = entry_of(&part);
                 change(&table, "key", &write);
                 change(&table, "key", &Change::Delete);
@@ -462,7 +489,7 @@ mod tests {
         while from < END {
             let mut bytes = Vec::new();
             // SAFETY: nobody else has the table.
-            let part = unsafe { table.pin(from..END, READER) };
+            let part = unsafe { table.pin(from..END, READER, None).expect("without a limit it waits") };
             from = part.read(&mut |entry: &Entry| bytes.push(entry.bytes_about()));
             assert!(bytes.iter().sum::<usize>() <= 2 * PART_BYTES, "{bytes:?}");
             read += bytes.len();

@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::register::{Cancelled, Opened, ViewError, ViewOptions, Views};
 use crate::index::Indexes;
@@ -30,6 +31,8 @@ pub struct View {
     /// Where the walk goes on.
     db: usize,
     from: u64,
+    /// Up to where it needs nothing of that database: as far as it has read, unless a latch took too long.
+    passed: u64,
     /// The positions to read in each database.
     positions: Range<u64>,
     /// Whether its thread gives way between parts.
@@ -55,7 +58,7 @@ impl View {
     fn new(views: Arc<Views>, opened: Arc<Opened>) -> View {
         let db = usize::from(opened.options.db.unwrap_or(0));
         let positions = opened.options.positions();
-        View { views, opened, db, from: positions.start, positions, gives_way: true }
+        View { views, opened, db, from: positions.start, passed: positions.start, positions, gives_way: true }
     }
 
     /// The newest change that it sees.
@@ -103,17 +106,35 @@ impl View {
     ///
     /// `visitor` must not wait, and must not close a view: it is called while nobody can cancel this one.
     pub fn step(&mut self, visitor: &mut impl Visitor) -> Result<Option<Walked>, Cancelled> {
+        self.step_in(None, visitor)
+    }
+
+    /// As `step`, for a thread that has something else to do: where a latch would take longer than the limit,
+    /// the part is empty, and the caller tries again a moment later.
+    pub fn step_within(
+        &mut self,
+        limit: Duration,
+        visitor: &mut impl Visitor,
+    ) -> Result<Option<Walked>, Cancelled> {
+        self.step_in(Some(limit), visitor)
+    }
+
+    fn step_in(
+        &mut self,
+        limit: Option<Duration>,
+        visitor: &mut impl Visitor,
+    ) -> Result<Option<Walked>, Cancelled> {
         while self.db < self.databases_end() {
-            if self.from == self.positions.end {
+            if self.passed == self.positions.end {
                 self.db += 1;
-                self.from = self.positions.start;
+                (self.from, self.passed) = (self.positions.start, self.positions.start);
                 self.opened.db.store(self.db as u8, Ordering::Relaxed);
                 continue;
             }
             let (db, from) = (self.db as u8, self.from);
-            let end = self.read(db, from..self.positions.end, !self.opened.options.pinned, visitor)?;
-            self.from = end;
-            return Ok(Some(Walked { db, from, end }));
+            let passes = (!self.opened.options.pinned).then_some(self.passed);
+            (self.from, self.passed) = self.read(db, from..self.positions.end, passes, limit, visitor)?;
+            return Ok(Some(Walked { db, from, end: self.from }));
         }
         Ok(None)
     }
@@ -133,17 +154,20 @@ impl View {
             options.reads(db.into()) && own.start <= positions.start && until <= own.end,
             "a view keeps only what it reads"
         );
-        let end = self.read(db, positions, false, visitor)?;
+        let (end, _) = self.read(db, positions, None, None, visitor)?;
         Ok((end != until).then_some(end))
     }
 
+    /// Reads the first of these positions, and passes what was read from position `passes` on. Returns up to
+    /// where it has read, and passed: nothing more where a latch would take longer than the limit.
     fn read(
         &self,
         db: u8,
         positions: Range<u64>,
-        passes: bool,
+        passes: Option<u64>,
+        limit: Option<Duration>,
         visitor: &mut impl Visitor,
-    ) -> Result<u64, Cancelled> {
+    ) -> Result<(u64, u64), Cancelled> {
         let table = &self.opened.tables[db as usize];
         let from = positions.start;
         if self.gives_way {
@@ -153,13 +177,18 @@ impl View {
         let held = self.opened.hold()?;
         // SAFETY: `held` keeps the view from being ended, so writers keep what they replace. Only this thread
         // passes these positions of a view that is read once, below; one that is pinned passes none.
-        let part = unsafe { table.pin(positions, self.opened.reader()) };
-        let next = part.read(visitor);
-        let freed = passes.then(|| table.pass_over(from..next, self.opened.bit));
+        let pin = || unsafe { table.pin(positions, self.opened.reader(), limit) };
+        let is_left = from < self.positions.end;
+        let next = is_left.then(pin).flatten().map_or(from, |part| part.read(visitor));
+        let passed = passes.map(|passed| match limit {
+            None => (table.pass_over(passed..next, self.opened.bit), next),
+            Some(limit) => table.pass_over_within(passed..next, self.opened.bit, limit),
+        });
         drop(held);
+        let Some((freed, passed)) = passed else { return Ok((next, next)) };
         // What was freed is dropped here, without a lock.
-        freed.into_iter().for_each(|freed| self.views.note_freed(freed.retained));
-        Ok(next)
+        self.views.note_freed(freed.retained);
+        Ok((next, passed))
     }
 
     /// The entries as of the cut, one by one, of the rest of the walk; for tests and small stores. `visit`
@@ -173,7 +202,7 @@ impl View {
 
     /// The database of the next step; `None` if there is none.
     pub fn next_db(&self) -> Option<u8> {
-        let db = self.db + usize::from(self.from == self.positions.end);
+        let db = self.db + usize::from(self.passed == self.positions.end);
         (db < self.databases_end()).then_some(db as u8)
     }
 

@@ -42,10 +42,11 @@ pub(crate) fn contents_of(engine: &Engine) -> Contents {
     let latched = session.latch(&[], Access::Read, NOW);
     let shown = |db| {
         let mut all = Vec::new();
-        latched.scan(db, 0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
+        let scanned = latched.scan(db, 0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
             let text = format!("{} {:?}", text_of(entry.value()), entry.expiry());
             all.push((String::from_utf8_lossy(entry.key()).into_owned(), text));
         });
+        scanned.unwrap();
         all.sort();
         all
     };

@@ -174,7 +174,7 @@ fn digest<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError>
             if !entry.is_expired(now) {
                 all.merge(&of_entry(entry, true));
             }
-        });
+        })?;
     }
     cx.keys.see_all();
     cx.reply.simple(all.to_string());

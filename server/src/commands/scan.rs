@@ -1,6 +1,8 @@
 //! The keys of a database that nobody named: counted, listed, scanned, drawn by chance. One segment is
 //! latched at a time.
 
+use std::time::Duration;
+
 use tarn_engine::io::Clock;
 use tarn_engine::{Engine, Entry, ScanBudget, ViewOptions};
 use tarn_resp::{Args, Protocol, Writer};
@@ -15,6 +17,10 @@ use crate::glob;
 
 /// The work of a part of a table besides its keys.
 const PART_WORK: usize = 8;
+
+/// The longest wait of a step for a latch, and the pause behind it: a script may hold latches for long.
+const STEP_LATCH_WAIT: Duration = Duration::from_millis(1);
+const STEP_PAUSE: Duration = Duration::from_millis(5);
 
 const SWEEPS: Flags = Flags::READONLY.with(Flags::ALONE_IN_EXEC);
 
@@ -65,7 +71,7 @@ fn walk(
     cursor: u64,
     mut budget: ScanBudget,
     filter: &Filter<'_>,
-) -> (u64, usize, Vec<u8>) {
+) -> Result<(u64, usize, Vec<u8>), CommandError> {
     let (mut found, mut replies) = (0, Vec::new());
     // One byte more than there is room for: who puts it all into the reply finds that it is too long.
     let room = cx.client.reply_end_max.saturating_sub(cx.reply.len()).saturating_add(1);
@@ -76,9 +82,9 @@ fn walk(
             writer.bulk(entry.key());
             found += 1;
         }
-    });
+    })?;
     cx.keys.see_all();
-    (next, found, replies)
+    Ok((next, found, replies))
 }
 
 fn keys<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
@@ -92,7 +98,7 @@ fn keys<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
         return Ok(());
     }
     let filter = Filter::by_name(args.at(1));
-    let (_, found, replies) = walk(cx, 0, ScanBudget::UNLIMITED, &filter);
+    let (_, found, replies) = walk(cx, 0, ScanBudget::UNLIMITED, &filter)?;
     cx.reply.array(found);
     cx.reply.raw(&replies);
     Ok(())
@@ -131,15 +137,20 @@ async fn gather_keys(
     loop {
         let (mut part, mut seen) = (Vec::new(), 0);
         let mut writer = Writer::new(&mut part, Protocol::Resp2);
-        let step = view.step(&mut |entry: &Entry| {
+        let step = view.step_within(STEP_LATCH_WAIT, &mut |entry: &Entry| {
             seen += 1;
             if !entry.is_expired(now) && filter.admits(entry) {
                 writer.bulk(entry.key());
                 found += 1;
             }
         });
-        if step.map_err(|cancelled| error(cancelled.to_string()))?.is_none() {
+        let Some(walked) = step.map_err(|cancelled| error(cancelled.to_string()))? else {
             return Ok((found, replies));
+        };
+        if walked.from == walked.end {
+            // A script has the latch, or what was read is still to be passed: others are served meanwhile.
+            steps.pause(STEP_PAUSE).await;
+            continue;
         }
         steps.hold(part.capacity())?;
         replies.push(part);
@@ -167,7 +178,7 @@ fn scan<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
             return Err(CommandError::Syntax);
         }
     }
-    let (next, found, replies) = walk(cx, cursor, ScanBudget::of_count(count), &filter);
+    let (next, found, replies) = walk(cx, cursor, ScanBudget::of_count(count), &filter)?;
     cx.reply.array(2);
     cx.reply.bulk(next.to_string().as_bytes());
     cx.reply.array(found);
@@ -176,7 +187,7 @@ fn scan<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
 }
 
 fn randomkey<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    let key = cx.keys.sample(cx.db, rand::random::<u64>);
+    let key = cx.keys.sample(cx.db, rand::random::<u64>)?;
     cx.keys.see_all();
     match key {
         Some(key) => cx.reply.bulk(&key),

@@ -207,6 +207,12 @@ impl Config {
         }
     }
 
+    /// Threads that may serve clients: the workers, and the spare one behind them, which takes new
+    /// connections while scripts occupy all of these.
+    pub fn serving_threads(&self) -> usize {
+        self.threads() + 1
+    }
+
     /// Threads that run queries: as configured, or for 0 one per core, up to 8.
     pub fn analytics_threads(&self) -> usize {
         match self.analytics_threads_setting {

@@ -174,7 +174,7 @@ fn reserved_files(config: &Config) -> u64 {
         _ => 2 * config.sql_max_clients as u64 + SQL_STARTING_FILES,
     };
     let metrics = if config.metrics_port == 0 { 0 } else { METRICS_FILES };
-    let threads = FILES_OF_WORKER * config.threads() as u64;
+    let threads = FILES_OF_WORKER * config.serving_threads() as u64;
     let log = FILES_OF_LOG_DIRECTORY * config.log_dirs().len() as u64;
     [sql, metrics, threads, log].into_iter().fold(OTHER_FILES, u64::saturating_add)
 }

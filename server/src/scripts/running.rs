@@ -54,11 +54,15 @@ pub(crate) struct Running {
     has_gate: AtomicBool,
     /// A request was postponed for that.
     is_awaited: AtomicBool,
+    /// Workers that may run scripts beside each other.
+    free: AtomicUsize,
 }
 
 impl Running {
+    /// No scripts, for so many workers, one of which never runs one while all others do.
     pub(super) fn new(workers: usize) -> Running {
         Running {
+            free: AtomicUsize::new(workers - 1),
             slots: (0..workers).map(|_| Slot::default()).collect(),
             overdue: AtomicUsize::new(0),
             has_gate: AtomicBool::new(false),
@@ -92,6 +96,19 @@ impl Running {
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.overdue.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the script of this worker has run for so long that others are told to wait.
+    pub(crate) fn is_overdue(&self, worker: usize) -> bool {
+        self.slots[worker].is_overdue.load(Ordering::Acquire)
+    }
+
+    /// Admits a script that lets scripts of other workers run beside it, until what is returned is dropped;
+    /// `None`: it would occupy the last worker, and nobody could end scripts any more.
+    pub(crate) fn admit(&self) -> Option<Admitted<'_>> {
+        let less = |free: usize| free.checked_sub(1);
+        let admitted = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
+        admitted.then_some(Admitted { running: self })
     }
 
     /// Bytes of memory of all interpreters of scripts, and of functions, as they were when their last ones
@@ -147,6 +164,18 @@ pub(crate) struct TakenGate<'r> {
 impl Drop for TakenGate<'_> {
     fn drop(&mut self) {
         self.running.has_gate.store(false, Ordering::SeqCst);
+    }
+}
+
+/// The mark that a script was admitted; until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Admitted<'r> {
+    running: &'r Running,
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        self.running.free.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -227,6 +256,21 @@ mod tests {
         run.note_write();
         assert_eq!(running.kill(false), Killing::HasWritten);
         assert!(!run.is_to_end());
+    }
+
+    #[test]
+    fn scripts_never_occupy_the_last_worker() {
+        let running = Running::new(3);
+        let (one, other) = (running.admit(), running.admit());
+        assert!(one.is_some() && other.is_some() && running.admit().is_none());
+        drop(one);
+        assert!(running.admit().is_some());
+        assert!(!running.is_overdue(0));
+        let run = running.begin(0);
+        run.look_at_time(Duration::ZERO, || None);
+        assert!(running.is_overdue(0) && !running.is_overdue(1));
+        drop(run);
+        assert!(!running.is_overdue(0));
     }
 
     #[test]

@@ -32,12 +32,13 @@ pub struct Acceptor {
     signals: Signals,
     incoming: Vec<Incoming>,
     metrics: MetricsServer,
-    /// The worker that the next connection is dealt to.
+    /// The worker that the next connection is dealt to, unless a script occupies it.
     next: usize,
 }
 
 impl Acceptor {
-    /// Deals what connects to `listeners` out to these workers in turn, to SQL, and to metrics.
+    /// Deals what connects to `listeners` out to these workers in turn, to SQL, and to metrics. The last of
+    /// the workers is the spare one.
     pub fn new(
         server: Arc<Services>,
         listeners: Listeners,
@@ -137,7 +138,7 @@ impl Acceptor {
     }
 
     fn deal(&mut self, stream: Stream, peer: Address, is_refused: bool) {
-        let server = &self.server;
+        let server = self.server.clone();
         server.stats.connections.fetch_add(1, Ordering::Relaxed);
         let refusal = if server.clients.len() >= server.live.maxclients() {
             Some(FULL.to_owned())
@@ -153,11 +154,20 @@ impl Acceptor {
             return;
         }
         let (Ok(local), Ok(stream)) = (stream.local_address(&peer), stream.detach()) else { return };
-        let worker = self.next;
-        self.next = (worker + 1) % self.incoming.len();
+        let worker = self.choose_worker();
         let handle = Arc::new(ClientHandle::new(server.clients.next_id(), peer, local, worker));
         server.clients.insert(handle.clone());
         let _ = self.incoming[worker].send((stream, handle));
+    }
+
+    /// The next worker that no script has occupied for long; the spare one if there is none.
+    fn choose_worker(&mut self) -> usize {
+        let running = &self.server.scripts.running;
+        let workers = self.incoming.len() - 1;
+        let mut in_turn = (0..workers).map(|step| (self.next + step) % workers);
+        let Some(worker) = in_turn.find(|worker| !running.is_overdue(*worker)) else { return workers };
+        self.next = (worker + 1) % workers;
+        worker
     }
 }
 

@@ -33,13 +33,41 @@ impl Drop for Served {
     }
 }
 
+/// New connections on their way to a worker.
+type Arriving = mpsc::UnboundedReceiver<(Detached, Arc<ClientHandle>)>;
+
 /// Serves the connections that come through `incoming` until it is closed and all of them have ended.
 pub fn run(
     index: usize,
     server: Arc<Services>,
     table: &'static Table,
     durable: Arc<Notify>,
-    mut incoming: mpsc::UnboundedReceiver<(Detached, Arc<ClientHandle>)>,
+    incoming: Arriving,
+) -> std::io::Result<()> {
+    serve(index, server, table, durable, None, incoming)
+}
+
+/// As [`run`], of the spare worker: it sleeps until the first connection comes.
+pub fn run_spare(
+    index: usize,
+    server: Arc<Services>,
+    table: &'static Table,
+    durable: Arc<Notify>,
+    mut incoming: Arriving,
+) -> std::io::Result<()> {
+    match incoming.blocking_recv() {
+        None => Ok(()),
+        first => serve(index, server, table, durable, first, incoming),
+    }
+}
+
+fn serve(
+    index: usize,
+    server: Arc<Services>,
+    table: &'static Table,
+    durable: Arc<Notify>,
+    mut first: Option<(Detached, Arc<ClientHandle>)>,
+    mut incoming: Arriving,
 ) -> std::io::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_io().enable_time().event_interval(61).build()?;
@@ -92,7 +120,12 @@ pub fn run(
     });
     tasks.block_on(&runtime, async {
         let open = Rc::new(Notify::new());
-        while let Some((stream, handle)) = incoming.recv().await {
+        loop {
+            let arrived = match first.take() {
+                None => incoming.recv().await,
+                first => first,
+            };
+            let Some((stream, handle)) = arrived else { break };
             match Stream::attach(stream) {
                 Ok(stream) => {
                     worker.clients.borrow_mut().insert(handle.id, handle.clone());

@@ -60,7 +60,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
         Signals::catch().map_err(not_accepting)?
     };
     refuse_missing_cores(config)?;
-    let (threads, table) = (config.threads(), commands::table());
+    let (threads, table) = (config.serving_threads(), commands::table());
     let store = ConfigStore::new(loaded.config.clone(), loaded.file.clone());
     let (acceptor, moves) = AcceptorHandle::new();
     let server = Arc::new(Services::new(Arc::new(store), acceptor, table.slots()));
@@ -81,15 +81,18 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
     let mut incoming = Vec::with_capacity(threads);
     let mut workers: Vec<JoinHandle<io::Result<()>>> = Vec::with_capacity(threads);
     for index in 0..threads {
+        let is_spare = index + 1 == threads;
         let (sender, receiver) = mpsc::unbounded_channel();
         incoming.push(sender);
         let (server, waker) = (server.clone(), server.wakers[index].clone());
         let cores = config.server_cores.clone();
         let run = move || {
             cores.confine()?;
-            event_loop::run(index, server, table, waker, receiver)
+            let serve = if is_spare { event_loop::run_spare } else { event_loop::run };
+            serve(index, server, table, waker, receiver)
         };
-        workers.push(spawn(format!("tarn-worker-{index}"), run)?);
+        let name = if is_spare { "tarn-spare".to_owned() } else { format!("tarn-worker-{index}") };
+        workers.push(spawn(name, run)?);
     }
     listeners.announce(config);
     let loader = {

@@ -38,10 +38,10 @@ pub(crate) fn load(server: &Arc<Services>, config: &Config) -> Result<Option<Bac
                 let seconds = began.elapsed().as_secs_f64();
                 tracing::info!("Loaded {} keys in {seconds:.3} s", loaded.keys);
                 server.saver.note_keys_loaded(loaded.keys, 0);
-                Engine::loaded(loaded, config.threads(), server.clock.clone())
+                Engine::loaded(loaded, config.serving_threads(), server.clock.clone())
             }
             None => {
-                let new = Engine::unlogged(config.databases, config.threads(), server.clock.clone());
+                let new = Engine::unlogged(config.databases, config.serving_threads(), server.clock.clone());
                 if let Some(path) = rdb_file {
                     load_rdb(server, config, &new.0, &path)?;
                 }
@@ -67,7 +67,7 @@ pub(crate) fn load(server: &Arc<Services>, config: &Config) -> Result<Option<Bac
     }
     let (engine, background) = Engine::new(
         opened.tables,
-        config.threads(),
+        config.serving_threads(),
         Some(opened.log.appender()),
         opened.validity,
         server.clock.clone(),

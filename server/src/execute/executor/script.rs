@@ -150,6 +150,8 @@ impl Executor<'_> {
         args: Args<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Lsn>, CommandError> {
+        // One that has the store for itself needs no admission: no other runs meanwhile.
+        let _admitted = self.server.scripts.running.admit().ok_or(CommandError::GateBusy)?;
         self.enter_gate()?;
         let session = self.session.as_ref().expect("the store is there");
         let keys = command.declared_keys(client.db, self.server.databases, args);
