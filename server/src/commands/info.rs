@@ -1,7 +1,8 @@
 //! `INFO`: the state of the server in Redis's sections and field names, with Tarn's own fields beside them.
 //!
 //! A field that Redis has is here if Tarn has the thing that it counts; monitors read them by name. It never
-//! waits for the disk, not even under `appendfsync always`: it must answer when the disk is what fails.
+//! waits for the disk, not even under `appendfsync always`: it must answer when the disk is what fails. Only
+//! the section `keysizes`, which has to be asked for by its name, waits.
 
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
@@ -14,7 +15,7 @@ use tarn_engine::view::OpenView;
 use tarn_engine::{Entry, LogStatus};
 use tarn_resp::Args;
 
-use crate::commands::{self, absent};
+use crate::commands::{self, absent, key_sizes};
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
@@ -48,30 +49,44 @@ const FILES_MAX: usize = 256;
 
 type Section = fn(&mut Report, &Context<'_, '_>);
 
-/// Name, title, whether it is shown without being asked for, and what writes it.
-const SECTIONS: [(&str, &str, bool, Section); 16] = [
-    ("server", "Server", true, server),
-    ("clients", "Clients", true, clients),
-    ("memory", "Memory", true, memory),
-    ("persistence", "Persistence", true, persistence),
-    ("log", "Log", false, log_files),
-    ("views", "Views", true, views),
-    ("analytics", "Analytics", true, analytics),
-    ("stats", "Stats", true, stats),
-    ("replication", "Replication", true, replication),
-    ("cpu", "CPU", true, cpu),
-    ("modules", "Modules", true, modules),
-    ("commandstats", "Commandstats", false, commandstats),
-    ("errorstats", "Errorstats", true, errorstats),
-    ("latencystats", "Latencystats", false, latencystats),
-    ("cluster", "Cluster", true, |report, _| report.line("cluster_enabled", 0)),
-    ("keyspace", "Keyspace", true, keyspace),
+/// Who is shown a section.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Shown {
+    /// Who asks for nothing in particular.
+    Always,
+    /// Who asks for all, or for it.
+    OnDemand,
+    /// Who asks for it by its name: it may wait for the disk.
+    ByName,
+}
+
+/// Name, title, who is shown it, and what writes it.
+const SECTIONS: [(&str, &str, Shown, Section); 17] = [
+    ("server", "Server", Shown::Always, server),
+    ("clients", "Clients", Shown::Always, clients),
+    ("memory", "Memory", Shown::Always, memory),
+    ("persistence", "Persistence", Shown::Always, persistence),
+    ("log", "Log", Shown::OnDemand, log_files),
+    ("views", "Views", Shown::Always, views),
+    ("analytics", "Analytics", Shown::Always, analytics),
+    ("stats", "Stats", Shown::Always, stats),
+    ("replication", "Replication", Shown::Always, replication),
+    ("cpu", "CPU", Shown::Always, cpu),
+    ("modules", "Modules", Shown::Always, modules),
+    ("commandstats", "Commandstats", Shown::OnDemand, commandstats),
+    ("errorstats", "Errorstats", Shown::Always, errorstats),
+    ("latencystats", "Latencystats", Shown::OnDemand, latencystats),
+    ("cluster", "Cluster", Shown::Always, |report, _| report.line("cluster_enabled", 0)),
+    ("keyspace", "Keyspace", Shown::Always, keyspace),
+    ("keysizes", "Keysizes", Shown::ByName, keysizes),
 ];
 
 /// The reply in the making.
 #[derive(Default)]
 struct Report {
     text: String,
+    /// Why there is no reply.
+    error: Option<CommandError>,
 }
 
 impl Report {
@@ -100,12 +115,20 @@ fn info<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
     let all = asked("all") || asked("everything");
     let default = args.len() == 1 || asked("default");
     let mut report = Report::default();
-    for (name, title, by_default, write) in SECTIONS {
-        if all || default && by_default || asked(name) {
+    let most = match (all, default) {
+        (true, _) => Some(Shown::OnDemand),
+        (false, true) => Some(Shown::Always),
+        (false, false) => None,
+    };
+    for (name, title, shown, write) in SECTIONS {
+        if most.is_some_and(|most| shown <= most) || asked(name) {
             report.title(title);
             write(&mut report, cx);
             absent::fields(name).for_each(|(field, value)| report.line(field, value));
         }
+    }
+    if let Some(error) = report.error {
+        return Err(error);
     }
     cx.reply.verbatim(*b"txt", report.text.as_bytes());
     Ok(())
@@ -582,6 +605,14 @@ fn keyspace(report: &mut Report, cx: &Context<'_, '_>) {
             let ttl_ms = if expires == 0 || !is_live { 0 } else { mean_ttl_ms(cx, db as u8) };
             report.put(format_args!("db{db}:keys={keys},expires={expires},avg_ttl={ttl_ms}\r\n"));
         }
+    }
+}
+
+fn keysizes(report: &mut Report, cx: &Context<'_, '_>) {
+    match key_sizes::lines(cx) {
+        Ok(lines) => lines.into_iter().for_each(|(name, value)| report.line(&name, value)),
+        // A script has keys for long: the command runs again.
+        Err(error) => report.error = Some(error),
     }
 }
 

@@ -33,6 +33,7 @@ mod json_arrays;
 mod json_numbers;
 mod json_parts;
 mod json_set;
+mod key_sizes;
 mod keys;
 mod latency;
 mod lcs;

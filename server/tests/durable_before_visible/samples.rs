@@ -252,6 +252,7 @@ pub(crate) const READS: &[&str] = &[
     "HSTRLEN h f",
     "HVALS h",
     "INFO keyspace",
+    "INFO keysizes",
     "JSON.ARRINDEX j $.b 2",
     "JSON.ARRLEN j $.b",
     "JSON.DEBUG MEMORY j",
