@@ -35,7 +35,7 @@ use crate::plan::key_table::KeyTables;
 use crate::statement::activity;
 use crate::statement::instant::Bits;
 use crate::statement::query::Queries;
-use crate::statement::store::StoreHandle;
+use crate::statement::store::{Changes, StoreHandle};
 use crate::statement::turns::Turns;
 use crate::table::declaration::Shape;
 use crate::table::rows::BATCH_ROWS;
@@ -161,6 +161,12 @@ impl Analytics {
     /// Sets which changes may be shown; without it all may. REQUIRES: it is called once.
     pub fn show_by(&self, may_show: impl Fn(Lsn) -> Result<bool, String> + Send + Sync + 'static) {
         self.store.show_by(may_show);
+    }
+
+    /// Sets the rules for changes of keys; without them these may be changed at any time. REQUIRES: it is
+    /// called once.
+    pub fn change_by(&self, changes: impl Changes + 'static) {
+        self.store.change_by(changes);
     }
 
     /// Has the declared indexes made, if the store is there; it is asked for anyway when a statement comes.

@@ -83,6 +83,7 @@ pub use guard::compute::{give_way, runs_apart};
 pub use search::{Request, Search, SearchError, Tree};
 pub use session::Session;
 pub use statement::outcome::Outcome;
+pub use statement::store::Changes;
 pub use statement::values::Value;
 pub use wire::{Caller, Rules, Tls, TlsError, WireOptions, serve};
 

@@ -235,6 +235,17 @@ impl Shared {
         store.log.load().as_ref().is_none_or(|log| log.appender.has_room())
     }
 
+    /// Whether a thread that is no worker may change keys for a client: writes are not paused, and the log
+    /// keeps up.
+    pub fn may_change(&self) -> bool {
+        !self.pause.holds(true, self.clock.unix_ms()) && self.has_room()
+    }
+
+    /// Counts changes that such a thread has made.
+    pub fn count_changes(&self, changes: usize) {
+        self.stats.changes_behind.fetch_add(changes as u64, Ordering::Relaxed);
+    }
+
     /// Whether there are rules to take checkpoints by, or a log is wanted and is not there yet; then one is
     /// taken at the end.
     pub fn saves_by_rule(&self) -> bool {

@@ -3,13 +3,13 @@
 
 use crate::search::Seeker;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
 use tarn_analytics::{
-    Analytics, AnalyticsOptions, Caller, QueryError, Rules, Search, Tls, TlsError, Value, WireOptions,
-    sqlstate,
+    Analytics, AnalyticsOptions, Caller, Changes, QueryError, Rules, Search, Tls, TlsError, Value,
+    WireOptions, sqlstate,
 };
 pub(crate) use tarn_analytics::{DECLARATION_FILES, parquet_of, runs_apart};
 use tarn_server::Services;
@@ -108,6 +108,7 @@ impl Sql {
         self.analytics.read_from(move || Some(of_store.upgrade()?.store()?.engine.clone()));
         let of_log = Arc::downgrade(server);
         self.analytics.show_by(move |lsn| of_log.upgrade().map_or(Ok(true), |server| server.may_show(lsn)));
+        self.analytics.change_by(Changing(Arc::downgrade(server)));
         self.analytics.make_indexes();
         let options = WireOptions {
             rules: Arc::new(Settings(server.clone())),
@@ -126,6 +127,21 @@ impl Running {
     /// Ends them, without waiting for statements that run.
     pub(crate) fn end(self) {
         self.0.shutdown_background();
+    }
+}
+
+/// The rules of the server for changes of keys that are made on the threads of SQL.
+struct Changing(Weak<Services>);
+
+impl Changes for Changing {
+    fn may_change(&self) -> bool {
+        self.0.upgrade().is_none_or(|server| server.may_change())
+    }
+
+    fn count(&self, changes: usize) {
+        if let Some(server) = self.0.upgrade() {
+            server.count_changes(changes);
+        }
     }
 }
 

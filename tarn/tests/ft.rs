@@ -4,7 +4,7 @@
 
 mod running;
 
-use running::{Connection, Running, eventually, free_port};
+use running::{Connection, Running, eventually, free_port, number};
 
 fn fill(client: &mut Connection) {
     for (id, dest, distance) in [("1", "LAX", "120.5"), ("2", "SFO", "300"), ("3", "LAX", "far")] {
@@ -121,4 +121,52 @@ fn an_index_is_dropped_with_its_keys_for_good() {
     running.restart();
     let size = || Some(running.connect().ask("DBSIZE")).filter(|reply| reply.starts_with(':'));
     assert_eq!(eventually(size), ":2");
+}
+
+/// Keys of an index that are more than are deleted at once.
+const MANY: usize = 3_000;
+
+fn fill_with_many(client: &mut Connection) {
+    for id in 0..MANY {
+        client.send(&format!("HSET flight:{id} dest LAX"));
+    }
+    (0..MANY).for_each(|_| assert_eq!(client.reply(), ":1"));
+    assert_eq!(client.ask("FT.CREATE flights ON HASH PREFIX 1 flight: SCHEMA dest TAG"), "+OK");
+}
+
+#[test]
+fn keys_that_go_with_their_index_count_as_changes() {
+    let running = Running::start(&[]);
+    let mut client = running.connect();
+    fill_with_many(&mut client);
+    assert_eq!(client.ask("SAVE"), "+OK");
+    assert_eq!(number(&mut client, "rdb_changes_since_last_save"), 0);
+    assert_eq!(client.ask("FT.DROPINDEX flights DD"), "+OK");
+    assert_eq!(number(&mut client, "rdb_changes_since_last_save"), MANY as u64);
+}
+
+#[test]
+fn a_pause_of_writes_holds_back_the_keys_that_go_with_their_index() {
+    let running = Running::start(&["--threads", "2"]);
+    let (mut client, mut dropping) = (running.connect(), running.connect());
+    fill_with_many(&mut client);
+    assert_eq!(client.ask("CLIENT PAUSE 1000000 WRITE"), "+OK");
+    dropping.send("FT.DROPINDEX flights DD");
+    eventually(|| client.ask("INFO clients").contains("blocked_clients:1\r\n").then_some(()));
+    // It would read the keys meanwhile, and delete them.
+    assert_eq!(client.whole("FT.SEARCH flights * LIMIT 0 0"), format!("*[:{MANY}]"));
+    assert_eq!(client.ask("DBSIZE"), format!(":{MANY}"));
+    assert_eq!(client.ask("CLIENT UNPAUSE"), "+OK");
+    assert_eq!(dropping.reply(), "+OK");
+    assert_eq!(client.ask("DBSIZE"), ":0");
+}
+
+#[test]
+fn an_index_is_dropped_with_its_keys_while_the_log_is_behind() {
+    // One group of deletes is more than may wait for the disk.
+    let running = Running::start(&["--appendonly", "yes", "--log-backlog-limit", "4096"]);
+    let mut client = running.connect();
+    fill_with_many(&mut client);
+    assert_eq!(client.ask("FT.DROPINDEX flights DD"), "+OK");
+    assert_eq!(client.ask("DBSIZE"), ":0");
 }

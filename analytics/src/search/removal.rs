@@ -1,15 +1,18 @@
-//! `FT.DROPINDEX … DD`: deletes the keys that an index has at one instant, some hundreds at a time.
+//! `FT.DROPINDEX … DD`: deletes the keys that an index has at one instant, some hundreds at a time. It waits
+//! while writes are paused, or the log takes no more.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use tarn_engine::record::{Batch, Change, Kind as ValueKind, Lsn, Write};
 use tarn_engine::session::Access;
-use tarn_engine::{Engine, Group, KeyRef};
+use tarn_engine::{CommitError, Engine, Group, KeyRef, LogError};
 
 use crate::analytics::Analytics;
 use crate::error::QueryError;
 use crate::statement::query::Fetching;
+use crate::statement::store::StoreHandle;
 use crate::statement::values::{Value, values_of};
 
 use super::error::SearchError;
@@ -18,6 +21,8 @@ use super::table::{Table, column};
 
 /// Keys that are deleted as one group of records; their segments are latched meanwhile.
 const AT_ONCE: usize = 256;
+/// How long to wait before the next look whether keys may be deleted.
+const PAUSE: Duration = Duration::from_millis(5);
 /// The database of indexes.
 const DB: u8 = 0;
 
@@ -44,24 +49,52 @@ pub(super) async fn delete_keys(
             Value::Bytes(key) => Some(key),
             _ => None,
         });
-        let keys: Vec<Vec<u8>> = keys.collect();
-        let refused = |why: String| SearchError::refused(format!("keys are left, and the index: {why}"));
-        let engine =
-            analytics.store().engine().ok_or_else(|| refused("the store is not there".to_owned()))?;
-        let deleted = tokio::task::spawn_blocking(move || {
-            keys.chunks(AT_ONCE).try_fold(Lsn::default(), |last, keys| {
-                delete(&engine, keys, kind).map(|lsn| lsn.unwrap_or(last))
-            })
-        });
-        let deleted = deleted.await.map_err(|error| refused(error.to_string()))?;
-        last = last.max(deleted.map_err(refused)?);
+        let mut keys = keys.collect::<Vec<Vec<u8>>>().into_iter();
+        loop {
+            let part: Arc<[Vec<u8>]> = keys.by_ref().take(AT_ONCE).collect();
+            if part.is_empty() {
+                break;
+            }
+            last = last.max(delete_part(analytics.store(), &part, kind).await?);
+        }
     }
     analytics.store().until_shown(last).await?;
     Ok(())
 }
 
-/// Deletes those keys that hold such a value; returns the `Lsn` of the last.
-fn delete(engine: &Engine, keys: &[Vec<u8>], kind: ValueKind) -> Result<Option<Lsn>, String> {
+/// Deletes those keys that hold such a value as soon as that is possible; returns the `Lsn` of the last.
+async fn delete_part(
+    store: &Arc<StoreHandle>,
+    keys: &Arc<[Vec<u8>]>,
+    kind: ValueKind,
+) -> Result<Lsn, SearchError> {
+    let refused = |why: String| SearchError::refused(format!("keys are left, and the index: {why}"));
+    loop {
+        let (handle, keys) = (store.clone(), keys.clone());
+        // Counted there: who asked may have gone by then, and this function with it.
+        let deleted = tokio::task::spawn_blocking(move || {
+            if !handle.may_change() {
+                return Ok(None);
+            }
+            let engine = handle.engine().ok_or_else(|| "the store is not there".to_owned())?;
+            match delete(&engine, &keys, kind) {
+                Ok((lsn, number)) => {
+                    handle.count_changes(number);
+                    Ok(Some(lsn))
+                }
+                Err(CommitError::Log(LogError::Backlogged)) => Ok(None),
+                Err(error) => Err(error.to_string()),
+            }
+        });
+        if let Some(lsn) = deleted.await.map_err(|error| refused(error.to_string()))?.map_err(refused)? {
+            return Ok(lsn);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Deletes those keys that hold such a value; returns the `Lsn` of the last, and how many they are.
+fn delete(engine: &Engine, keys: &[Vec<u8>], kind: ValueKind) -> Result<(Lsn, usize), CommitError> {
     let refs: Vec<KeyRef<'_>> = keys.iter().map(|key| KeyRef::of(DB, key)).collect();
     let session = engine.enter_behind();
     let mut latched = session.latch(&refs, Access::Write, engine.now());
@@ -70,7 +103,7 @@ fn delete(engine: &Engine, keys: &[Vec<u8>], kind: ValueKind) -> Result<Option<L
         |key: &KeyRef<'_>| Write::Key { db: DB, key: key.key.to_vec().into(), change: Change::Delete };
     let batch: Batch<'_> = there.map(delete).collect();
     if batch.is_empty() {
-        return Ok(None);
+        return Ok((Lsn::default(), 0));
     }
-    latched.commit(&batch, &mut Group::default()).map(Some).map_err(|error| error.to_string())
+    Ok((latched.commit(&batch, &mut Group::default())?, batch.len()))
 }

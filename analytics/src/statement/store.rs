@@ -1,4 +1,5 @@
-//! The store, from before it is loaded: finds the engine, and reports which changes may be shown.
+//! The store, from before it is loaded: finds the engine, and reports which changes may be shown, and whether
+//! keys may be changed.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -12,17 +13,28 @@ use crate::statement::durability::{MayShow, until_shown};
 /// Finds the engine; `None` while the store is being loaded.
 type Find = Box<dyn Fn() -> Option<Arc<Engine>> + Send + Sync>;
 
+/// The rules of a server for changes of keys that are made here, and not by its commands.
+pub trait Changes: Send + Sync {
+    /// Whether keys may be changed now; if not, they may later.
+    fn may_change(&self) -> bool;
+
+    /// Counts so many changes, which have been made.
+    fn count(&self, changes: usize);
+}
+
 /// A handle of the store, which may be there before the store is loaded.
 pub(crate) struct StoreHandle {
     find: OnceLock<Find>,
     may_show: OnceLock<Box<MayShow>>,
+    changes: OnceLock<Box<dyn Changes>>,
     databases: usize,
 }
 
 impl StoreHandle {
     /// A handle that finds no store until [`StoreHandle::read_from`].
     pub(crate) fn new(databases: usize) -> StoreHandle {
-        StoreHandle { find: OnceLock::new(), may_show: OnceLock::new(), databases }
+        let (find, may_show, changes) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        StoreHandle { find, may_show, changes, databases }
     }
 
     /// Sets how the engine is found. REQUIRES: it is called once.
@@ -35,6 +47,12 @@ impl StoreHandle {
     pub(crate) fn show_by(&self, may_show: impl Fn(Lsn) -> Result<bool, String> + Send + Sync + 'static) {
         let is_first = self.may_show.set(Box::new(may_show)).is_ok();
         debug_assert!(is_first, "one decides what is shown");
+    }
+
+    /// Sets the rules for changes; without them keys may be changed at any time. REQUIRES: it is called once.
+    pub(crate) fn change_by(&self, changes: impl Changes + 'static) {
+        let is_first = self.changes.set(Box::new(changes)).is_ok();
+        debug_assert!(is_first, "one decides about changes");
     }
 
     /// The engine, unless the store is being loaded.
@@ -52,6 +70,18 @@ impl StoreHandle {
         match self.may_show.get() {
             Some(may_show) => until_shown(may_show, lsn).await,
             None => Ok(()),
+        }
+    }
+
+    /// Whether keys may be changed now; if not, they may later.
+    pub(crate) fn may_change(&self) -> bool {
+        self.changes.get().is_none_or(|changes| changes.may_change())
+    }
+
+    /// Counts changes of keys that have been made.
+    pub(crate) fn count_changes(&self, number: usize) {
+        if let Some(changes) = self.changes.get() {
+            changes.count(number);
         }
     }
 

@@ -23,7 +23,8 @@ pub(super) const COMMANDS: &[Command] = &[
     row("ft.create", -5, DECLARES, "1.0.0", "Declares an index over hashes or JSON documents.", ft)
         .complexity(SMALL),
     row("ft.alter", -6, DECLARES, "1.0.0", "Adds fields to an index.", ft).complexity(SMALL),
-    row("ft.dropindex", -2, DECLARES, "2.0.0", "Drops an index; its keys stay.", ft).complexity(SMALL),
+    row("ft.dropindex", -2, DECLARES, "2.0.0", "Drops an index; with DD, its keys, too.", ft)
+        .complexity(SMALL),
     row("ft._list", 1, READS, "2.0.0", "Returns the names of all indexes.", ft).complexity(SMALL),
     row("ft.info", 2, READS, "1.0.0", "Describes an index and counts its keys.", ft).complexity(ALL_KEYS),
     row("ft.search", -3, READS, "1.0.0", "Counts the keys that a query asks for, and shows some.", ft)
@@ -67,17 +68,15 @@ fn ft<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> 
     let answer = searching.answer();
     if answer.is_some() {
         cx.see_if_strict();
+        let deletes = args.at(0).eq_ignore_ascii_case(b"ft.dropindex") && args.len() > 2;
+        if deletes && cx.server.tracking.is_on() {
+            // Its keys were deleted elsewhere, or some of them.
+            let newest = cx.keys.newest();
+            tell_all(cx.server, cx.client, newest);
+        }
     }
     match answer {
-        Some(Ok(answer)) => {
-            let deletes = args.at(0).eq_ignore_ascii_case(b"ft.dropindex") && args.len() > 2;
-            if deletes && cx.server.tracking.is_on() {
-                // Its keys were deleted elsewhere.
-                let newest = cx.keys.newest();
-                tell_all(cx.server, cx.client, newest);
-            }
-            reply(&mut cx.reply, &answer);
-        }
+        Some(Ok(answer)) => reply(&mut cx.reply, &answer),
         Some(Err(why)) => return Err(CommandError::owned(why)),
         None => {
             cx.client.searching = Some(searching);

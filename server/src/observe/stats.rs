@@ -55,6 +55,8 @@ pub struct WorkerStats {
 pub struct Stats {
     /// One a worker.
     pub workers: Box<[WorkerStats]>,
+    /// Writes to keys by threads that are no workers, for clients.
+    pub(crate) changes_behind: AtomicU64,
     /// Where requests waited.
     pub(crate) ledgers: Ledgers,
     /// Errors by code.
@@ -127,6 +129,7 @@ impl Stats {
         };
         Stats {
             workers: (0..workers).map(|_| worker()).collect(),
+            changes_behind: AtomicU64::new(0),
             ledgers: Ledgers::new(workers),
             errors: Mutex::new(HashMap::new()),
             connections: AtomicU64::new(0),

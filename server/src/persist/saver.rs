@@ -385,7 +385,7 @@ impl Saver {
 
 /// Writes since the start.
 pub(crate) fn changes(server: &Shared) -> u64 {
-    server.stats.sum(|worker| &worker.changes)
+    server.stats.sum(|worker| &worker.changes) + server.stats.changes_behind.load(Ordering::Relaxed)
 }
 
 /// How far the checkpoint has come that is being taken: per cent of the keys, and bytes.
