@@ -515,3 +515,20 @@ fn an_rdb_file_carries_documents_and_says_who_reads_it() {
     assert_eq!(digest(&mut client), before);
     assert_eq!(ask(&mut client, &["JSON.GET", "giant"]), format!("${}", giant.as_bytes().escape_ascii()));
 }
+
+#[test]
+fn the_documents_that_one_command_changes_are_bounded_together() {
+    let running = Running::start(&["--proto-max-bulk-len", "1mb"]);
+    let mut client = running.connect();
+    let document = json!({"text": "x".repeat(600 << 10), "n": 0}).to_string();
+    for key in ["a", "b"] {
+        assert_eq!(ask(&mut client, &["JSON.SET", key, "$", &document]), "+OK");
+    }
+    let reply = ask(&mut client, &["JSON.MSET", "a", "$.n", "1", "b", "$.n", "1"]);
+    assert_eq!(reply, "-ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+    assert_eq!(ask(&mut client, &["JSON.GET", "a", "$.n"]), "$[0]", "nothing has changed");
+    // One of them may be changed in several places, and new ones count as bytes of the request.
+    let reply = ask(&mut client, &["JSON.MSET", "a", "$.n", "1", "a", "$.m", "2", "b", "$", &document]);
+    assert_eq!(reply, "+OK");
+    assert_eq!(ask(&mut client, &["JSON.GET", "a", "$.n"]), "$[1]");
+}

@@ -198,7 +198,8 @@ fn mset<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
     }
     // The documents in the order of their first mention: a later triple sees what an earlier one has set.
     let (mut documents, mut places) = (Vec::<(&[u8], Document)>::new(), HashMap::new());
-    let mut bytes = 0;
+    // The bytes that are put at places, and those of the documents that are read for that.
+    let (mut bytes, mut read) = (0, 0);
     for at in (0..given.len()).step_by(3) {
         let key = given.at(at);
         let path = Path::parse(given.at(at + 1))?;
@@ -219,7 +220,11 @@ fn mset<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
         let known = match known {
             Some(known) => known,
             None => {
-                documents.push((key, Document::stored(cx.json(key)?.ok_or(NEW_AT_ROOT)?)?));
+                let text = cx.json(key)?.ok_or(NEW_AT_ROOT)?;
+                // All of them are in memory, and the worker is busy, until the end.
+                read += text.len();
+                cx.check_string_len(read as u64)?;
+                documents.push((key, Document::stored(text)?));
                 places.insert(key, documents.len() - 1);
                 documents.len() - 1
             }
