@@ -60,6 +60,23 @@ pub(super) fn document<'c>(cx: &Context<'c, '_>, key: &[u8]) -> Result<Option<Do
     cx.json(key)?.map(Document::stored).transpose()
 }
 
+/// The root of the document at `key`, for commands to which a missing key is null at a legacy path, and else
+/// an error; `None` if null has been replied.
+pub(super) fn root_or_null(
+    cx: &mut Context<'_, '_>,
+    key: &[u8],
+    path: &Path,
+) -> Result<Option<Value>, CommandError> {
+    match document(cx, key)? {
+        Some(document) => Ok(Some(document.root)),
+        None if path.is_legacy => {
+            cx.reply.null();
+            Ok(None)
+        }
+        None => Err(NO_KEY),
+    }
+}
+
 /// Makes the document at `key` this one, with the expiry that the key has.
 pub(super) fn put<'a>(
     cx: &mut Context<'_, 'a>,

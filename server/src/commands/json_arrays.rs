@@ -14,7 +14,7 @@ use crate::json::{Layout, Path};
 
 use super::json::{
     ANY_SIZE, NO_KEY, READ, UPDATE, WRITES, arity, change_each, document, nothing_at, path_at, reply_numbers,
-    unexpected,
+    root_or_null, unexpected,
 };
 
 const OUT_OF_BOUNDS: CommandError = CommandError::text("ERR index out of bounds");
@@ -173,14 +173,7 @@ fn searched(start: i64, stop: i64, len: usize) -> Range<usize> {
 
 fn arrlen<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let path = path_at(args, 2, "json.arrlen")?;
-    let root = match document(cx, args.at(1))? {
-        Some(document) => document.root,
-        None if path.is_legacy => {
-            cx.reply.null();
-            return Ok(());
-        }
-        None => return Err(NO_KEY),
-    };
+    let Some(root) = root_or_null(cx, args.at(1), &path)? else { return Ok(()) };
     let found = path.select(&root);
     let found = if path.is_legacy { &found[..found.len().min(1)] } else { &found[..] };
     let lens: Vec<Option<i64>> =

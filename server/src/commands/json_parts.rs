@@ -12,7 +12,7 @@ use crate::json::{Fate, Layout, Marks, Path};
 
 use super::json::{
     ANY_SIZE, NO_KEY, READ, UPDATE, WRITES, arity, change_each, document, nothing_at, path_at, put,
-    reply_numbers, unexpected,
+    reply_numbers, root_or_null, unexpected,
 };
 
 const UNKNOWN_SUBCOMMAND: CommandError = CommandError::text("ERR unknown subcommand - try `JSON.DEBUG HELP`");
@@ -138,14 +138,7 @@ fn memory<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
 
 fn objkeys<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let path = path_at(args, 2, "json.objkeys")?;
-    let root = match document(cx, args.at(1))? {
-        Some(document) => document.root,
-        None if path.is_legacy => {
-            cx.reply.null();
-            return Ok(());
-        }
-        None => return Err(NO_KEY),
-    };
+    let Some(root) = root_or_null(cx, args.at(1), &path)? else { return Ok(()) };
     let found = path.select(&root);
     let names = |out: &mut Writer<'_>, members: &Map<String, Value>| {
         out.array(members.len());
@@ -190,14 +183,7 @@ fn measure(
     len: fn(&Value) -> Option<i64>,
     null_for_nothing: bool,
 ) -> Result<(), CommandError> {
-    let root = match document(cx, args.at(1))? {
-        Some(document) => document.root,
-        None if path.is_legacy => {
-            cx.reply.null();
-            return Ok(());
-        }
-        None => return Err(NO_KEY),
-    };
+    let Some(root) = root_or_null(cx, args.at(1), path)? else { return Ok(()) };
     let found = path.select(&root);
     match found.first() {
         _ if !path.is_legacy => {
