@@ -12,7 +12,7 @@ use tarn_engine::{END, Entry, ScanBudget};
 use crate::error::CommandError;
 use crate::execute::context::Context;
 
-/// Keys that are looked at, of all databases together: about a millisecond.
+/// Keys that are looked at, of all databases together.
 const SAMPLE: usize = 4096;
 /// Keys that are looked at in each database beyond its share, so that a small one beside a large one is told
 /// of.
