@@ -26,6 +26,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let own = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let patches = own.join("patches");
     println!("cargo:rerun-if-changed=build.rs");
+    if env::var_os("CARGO_FEATURE_LUA").is_none() {
+        return Ok(());
+    }
     println!("cargo:rerun-if-changed={}", patches.display());
     let mut sources = read(&sources_dir(&own)?)?;
     let mut names: Vec<PathBuf> =

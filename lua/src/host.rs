@@ -21,6 +21,7 @@ pub trait Host {
     fn look(&mut self) -> Result<(), Abort>;
 }
 
+#[cfg(feature = "lua")]
 scoped_tls_hkt::scoped_thread_local!(
     /// The host of the script that runs in this thread.
     pub(crate) static mut HOST: for<'a> &'a mut (dyn Host + 'a)

@@ -14,26 +14,18 @@
 //! - The memory of an interpreter is limited; a hook looks every some thousand instructions whether to go on.
 //! - An [`Abort`] goes through every `pcall`.
 //!
-//! This is the one package that knows `mlua`. It knows nothing of the store.
+//! This is the one package that knows `mlua`. It knows nothing of the store. Without its feature `lua` it has all of
+//! these types, but no interpreter can be made.
 
-mod answer;
-mod api;
 mod errors;
+mod failure;
 mod host;
+#[cfg_attr(not(feature = "lua"), path = "no_interpreter.rs")]
 mod interpreter;
-mod library;
 mod program;
-mod raise;
-mod random;
-mod registry;
-mod reply;
-mod sandbox;
-mod state;
 
 pub use errors::Errors;
+pub use failure::Failure;
 pub use host::{Abort, Host};
-pub use interpreter::{Failure, Interpreter, Limits};
-pub use program::{FunctionFlag, Program, Purpose, Registered, valid_name};
-
-#[cfg(test)]
-mod tests;
+pub use interpreter::Interpreter;
+pub use program::{FunctionFlag, Limits, Program, Purpose, Registered, valid_name};

@@ -1,7 +1,5 @@
 //! Compiled scripts and functions, and the interpreters that run them.
 
-use mlua::Function;
-
 /// The use of an interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -11,9 +9,16 @@ pub enum Purpose {
     Functions,
 }
 
+/// The limits of an interpreter.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of memory at most.
+    pub memory_bytes: usize,
+}
+
 /// A compiled script or function, which the interpreter that compiled it can run.
 #[derive(Clone, Debug)]
-pub struct Program(pub(crate) Function);
+pub struct Program(#[cfg(feature = "lua")] pub(crate) mlua::Function);
 
 /// A promise that a function makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

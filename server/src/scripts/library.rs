@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tarn_engine::declared::{Declared, Turn};
-use tarn_lua::{Abort, Failure, FunctionFlag, Host, Interpreter, Registered, valid_name};
+use tarn_lua::{Abort, Failure, FunctionFlag, Host, Interpreter, Purpose, Registered, valid_name};
 use tarn_resp::{Args, OwnedArgs, Protocol};
 
 use crate::config::split_args;
@@ -45,8 +45,7 @@ impl Library {
     pub(crate) fn read(source: &[u8]) -> Result<Library, CommandError> {
         let (name, code_at) = metadata(source)?;
         let mut library = Library { name, source: source.into(), code_at, functions: Vec::new() };
-        let interpreter =
-            interpreter(tarn_lua::Purpose::Functions).map_err(|failure| not_loaded(&failure))?;
+        let interpreter = interpreter(Purpose::Functions)?;
         let functions = library.register(&interpreter)?;
         library.functions = functions
             .into_iter()

@@ -26,6 +26,7 @@ pub(crate) use running::{About, Killing, Run, Running};
 pub use workshop::Workshop;
 pub(crate) use workshop::{NO_SCRIPT, sha_from};
 
+use crate::error::CommandError;
 use crate::version::REDIS_VERSION;
 
 /// Bytes of memory that an interpreter may take.
@@ -50,8 +51,10 @@ impl Scripts {
 }
 
 /// An interpreter with the limits of the server.
-fn interpreter(purpose: Purpose) -> Result<Interpreter, Failure> {
-    Interpreter::new(Limits { memory_bytes: MEMORY_BYTES }, REDIS_VERSION, purpose)
+fn interpreter(purpose: Purpose) -> Result<Interpreter, CommandError> {
+    let limits = Limits { memory_bytes: MEMORY_BYTES };
+    Interpreter::new(limits, REDIS_VERSION, purpose)
+        .map_err(|failure| CommandError::owned(format!("ERR {}", text_of(&failure))))
 }
 
 /// Why a script was not compiled.

@@ -8,7 +8,7 @@ use tarn_lua::{FunctionFlag, Interpreter, Purpose};
 use crate::error::CommandError;
 use crate::scripts::known::Known;
 use crate::scripts::library::{Functions, Libraries, Library};
-use crate::scripts::{MEMORY_BYTES, interpreter, text_of};
+use crate::scripts::{MEMORY_BYTES, interpreter};
 
 const NOT_FOUND: CommandError = CommandError::text("ERR Function not found");
 
@@ -44,10 +44,7 @@ impl Shelf {
         if !self.compiled.contains_key(&library.name) {
             let interpreter = match &mut self.interpreter {
                 Some(interpreter) => interpreter,
-                empty => empty.insert(
-                    interpreter(Purpose::Functions)
-                        .map_err(|failure| CommandError::owned(format!("ERR {}", text_of(&failure))))?,
-                ),
+                empty => empty.insert(interpreter(Purpose::Functions)?),
             };
             let known = library.register(interpreter)?.into_iter().map(|registered| {
                 let is_read_only = registered.flags.contains(&FunctionFlag::NoWrites);

@@ -125,7 +125,7 @@ impl Workshop {
         }
         let interpreter = match &mut self.interpreter {
             Some(interpreter) => interpreter,
-            empty => empty.insert(interpreter(Purpose::Scripts).map_err(|failure| not_compiled(&failure))?),
+            empty => empty.insert(interpreter(Purpose::Scripts)?),
         };
         let program =
             interpreter.compile("user_script", script.code()).map_err(|failure| not_compiled(&failure))?;

@@ -5,7 +5,7 @@
 //!   BGSAVE ── child found in /proc ── SIGSTOP ── change, ask, kill ── SIGCONT ── what does a restart find?
 //! ```
 
-use super::running::{Connection, LIMIT, Running, eventually};
+use super::running::{Connection, Running, eventually};
 use super::{
     MANY_KEYS, assert_one_checkpoint, digest, field, fill, fill_many, names, number, wait_until_saved,
 };
@@ -95,7 +95,6 @@ fn clients_go_on_while_a_child_writes_what_was_there_at_the_fork() {
     // A client that leaves while there is a child is gone: the child holds no connection.
     other.send("QUIT");
     assert_eq!(other.reply(), "+OK");
-    other.0.get_ref().set_read_timeout(Some(LIMIT)).unwrap();
     assert_eq!(other.0.read(&mut [0]).unwrap(), 0);
     kill_process(child, Signal::CONT).unwrap();
     wait_until_saved(&mut client);

@@ -137,8 +137,11 @@ impl Running {
         self.restart();
     }
 
+    /// A connection whose replies have to come in time.
     pub(crate) fn connect(&self) -> Connection {
-        Client::tcp("127.0.0.1", self.port)
+        let client = Client::tcp("127.0.0.1", self.port);
+        client.0.get_ref().set_read_timeout(Some(LIMIT)).unwrap();
+        client
     }
 }
 

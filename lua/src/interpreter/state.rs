@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 
 use tarn_resp::Protocol;
 
+use crate::interpreter::random::Random;
 use crate::program::Registered;
-use crate::random::Random;
 
 /// The state that they keep between calls.
 pub(crate) struct State {

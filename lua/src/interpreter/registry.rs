@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use mlua::{Function, Lua, MultiValue, Result, Table, Value};
 
+use crate::interpreter::state::State;
+use crate::interpreter::{api, raise};
 use crate::program::{FunctionFlag, Program, Registered, valid_name};
-use crate::state::State;
-use crate::{api, raise};
 
 /// The table that libraries find while they are loaded.
 pub(crate) fn table(lua: &Lua, state: &Rc<State>, version: &str) -> Result<Table> {

@@ -2,8 +2,8 @@
 
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Value};
 
-use crate::library::number;
-use crate::raise;
+use crate::interpreter::library::number;
+use crate::interpreter::raise;
 
 /// Lua 5.1 allows a C function this many stack slots.
 pub(crate) const STACK_LIMIT: usize = 8000;

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use mlua::{Function, Lua, MultiValue, Result, Table, Value};
 
-use crate::library::args::Args;
+use crate::interpreter::library::args::Args;
 use options::Config;
 
 /// The settings of one instance of the library. Its functions share them.
@@ -64,7 +64,7 @@ fn only_argument<'a>(args: &'a Args) -> Result<&'a Value> {
 
 #[cfg(test)]
 mod tests {
-    use crate::library::run;
+    use crate::interpreter::library::run;
 
     #[test]
     fn values_survive_a_round_trip() {

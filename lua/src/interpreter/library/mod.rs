@@ -23,7 +23,7 @@ pub(crate) fn all(lua: &Lua) -> Result<[(&'static str, Table); 4]> {
 #[cfg(test)]
 fn run(code: &str) -> String {
     let lua = Lua::new();
-    crate::raise::install(&lua, || false).expect("the functions are there");
+    crate::interpreter::raise::install(&lua, || false).expect("the functions are there");
     for (name, library) in all(&lua).expect("the libraries can be made") {
         lua.globals().set(name, library).expect("globals are open");
     }

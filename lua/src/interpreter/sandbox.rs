@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use mlua::{Function, Lua, MultiValue, Result, Table, Value};
 
-use crate::raise::{self, Form};
-use crate::state::State;
+use crate::interpreter::raise::{self, Form};
+use crate::interpreter::state::State;
 
 /// Frames that are looked at for the place of an error.
 const FRAMES_MAX: usize = 32;
@@ -34,7 +34,7 @@ pub(crate) fn close(
     let globals = lua.globals();
     let set_readonly: Function = globals.raw_get("setreadonly")?;
     let libraries = lua.create_table()?;
-    for (name, library) in crate::library::all(lua)? {
+    for (name, library) in crate::interpreter::library::all(lua)? {
         libraries.raw_set(name, library)?;
     }
     let tools = tools(lua, state)?;

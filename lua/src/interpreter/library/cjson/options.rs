@@ -5,7 +5,7 @@ use std::rc::Rc;
 use mlua::{Lua, MultiValue, Result, Table, Value};
 
 use super::Shared;
-use crate::library::args::Args;
+use crate::interpreter::library::args::Args;
 
 /// An `Invalid` value says what to do with numbers that JSON does not have.
 #[derive(Clone, Copy, PartialEq, Eq)]

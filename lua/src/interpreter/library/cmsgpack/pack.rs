@@ -2,8 +2,8 @@
 
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 
-use crate::library::args::{Args, STACK_LIMIT};
-use crate::library::number;
+use crate::interpreter::library::args::{Args, STACK_LIMIT};
+use crate::interpreter::library::number;
 
 /// The largest output. A script can ask for much more than it has memory.
 const MAX_OUTPUT: usize = 256 << 20;

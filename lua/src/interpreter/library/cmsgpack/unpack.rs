@@ -5,8 +5,8 @@
 
 use mlua::{Lua, MultiValue, Result, Table, Value};
 
-use crate::library::args::{Args, STACK_LIMIT};
-use crate::raise;
+use crate::interpreter::library::args::{Args, STACK_LIMIT};
+use crate::interpreter::raise;
 
 const TOO_MANY: &str =
     "stack overflow (too many return values at once; use unpack_one or unpack_limit instead.)";

@@ -7,8 +7,8 @@ use mlua::{Error, Lua, LuaString, Result, Table, Value};
 
 use super::options::Config;
 use super::token::{Kind, Lexer, Token};
-use crate::library::args::STACK_LIMIT;
-use crate::raise;
+use crate::interpreter::library::args::STACK_LIMIT;
+use crate::interpreter::raise;
 
 /// Decodes one JSON text.
 pub(crate) fn decode(lua: &Lua, config: Config, text: &[u8]) -> Result<Value> {

@@ -21,7 +21,7 @@ pub(crate) fn library(lua: &Lua) -> Result<Table> {
 
 #[cfg(test)]
 mod tests {
-    use crate::library::run;
+    use crate::interpreter::library::run;
 
     #[test]
     fn values_survive_a_round_trip() {

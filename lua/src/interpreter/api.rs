@@ -8,11 +8,12 @@ use sha1_smol::Sha1;
 use tarn_resp::{OwnedArgs, Protocol};
 
 use crate::host::HOST;
-use crate::library::number::format_g;
+use crate::interpreter::library::number::format_g;
+use crate::interpreter::memory;
+use crate::interpreter::raise::{self, abort};
+use crate::interpreter::reply;
+use crate::interpreter::state::State;
 use crate::program::Purpose;
-use crate::raise::{self, abort};
-use crate::reply;
-use crate::state::State;
 
 /// Names and numbers of the levels of `redis.log`.
 const LOG_LEVELS: [(&str, u8); 4] =
@@ -111,9 +112,9 @@ fn call(lua: &Lua, state: &State, args: &[Value], raises: bool) -> Result<Value>
         return Err(abort());
     }
     let value = match out.strip_prefix(b"-") {
-        Some(error) if !raises => failed(lua, without_end(error)),
-        Some(error) => Err(raise::reply(lua, without_end(error), true)),
-        _ => reply::value(lua, &out),
+        Some(error) if raises => Err(raise::reply(lua, without_end(error), true)),
+        Some(error) => memory::make(lua, out.len(), || failed(lua, without_end(error))),
+        None => memory::make(lua, out.len(), || reply::value(lua, &out)),
     };
     state.reply.replace(out);
     value

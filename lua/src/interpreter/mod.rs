@@ -1,44 +1,45 @@
 //! An interpreter: runs scripts one after the other, in one thread.
 
+mod answer;
+mod api;
+mod library;
+mod memory;
+mod raise;
+mod random;
+mod registry;
+mod reply;
+mod sandbox;
+mod state;
+#[cfg(test)]
+mod tests;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use mlua::{Error, Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
+use mlua::{
+    Error, Function, HookTriggers, IntoLua, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState,
+};
 use tarn_resp::{Protocol, Writer};
 
+use random::Random;
+use sandbox::Sandbox;
+use state::State;
+
 use crate::errors::Errors;
+use crate::failure::Failure;
 use crate::host::{HOST, Host};
-use crate::program::{Program, Purpose, Registered};
-use crate::random::Random;
-use crate::sandbox::Sandbox;
-use crate::state::State;
-use crate::{answer, api, raise, registry, sandbox};
+use crate::program::{Limits, Program, Purpose, Registered};
 
 /// The instructions between two looks of the host.
 const LOOK_EVERY: u32 = 10_000;
 
-/// The limits of an interpreter.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Bytes of memory at most.
-    pub memory_bytes: usize,
-}
+/// A text of the host that becomes a string.
+struct Text<'t>(&'t [u8]);
 
-/// Why a script did not reply a value.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// The host has ended it.
-    Aborted {
-        /// Where it was: the name of the chunk and the line.
-        place: Option<(String, usize)>,
-    },
-    /// It has failed, or could not be compiled.
-    Error {
-        /// The text, with the code of the error first.
-        message: Vec<u8>,
-        /// Where: the name of the chunk and the line.
-        place: Option<(String, usize)>,
-    },
+impl IntoLua for Text<'_> {
+    fn into_lua(self, lua: &Lua) -> mlua::Result<Value> {
+        Ok(Value::String(lua.create_string(self.0)?))
+    }
 }
 
 /// An interpreter of Lua.
@@ -127,8 +128,8 @@ impl Interpreter {
     pub fn run<'k>(
         &self,
         program: &Program,
-        keys: impl Iterator<Item = &'k [u8]>,
-        args: impl Iterator<Item = &'k [u8]>,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
+        args: impl Iterator<Item = &'k [u8]> + Clone,
         host: &mut dyn Host,
         reply: &mut Writer<'_>,
     ) -> Result<(), Failure> {
@@ -173,25 +174,32 @@ impl Interpreter {
     fn run_inner<'k>(
         &self,
         program: &Program,
-        keys: impl Iterator<Item = &'k [u8]>,
-        args: impl Iterator<Item = &'k [u8]>,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
+        args: impl Iterator<Item = &'k [u8]> + Clone,
         host: &mut dyn Host,
         reply: &mut Writer<'_>,
     ) -> mlua::Result<Result<(), (Failure, bool)>> {
-        let (keys, args) = (self.strings(keys)?, self.strings(args)?);
+        let bytes = keys.clone().chain(args.clone()).map(|text| text.len() + 1).sum();
         let guarded = &self.sandbox.guarded;
         let result = match self.purpose {
             Purpose::Scripts => {
-                self.globals.raw_set("KEYS", keys)?;
-                self.globals.raw_set("ARGV", args)?;
+                memory::make(&self.lua, bytes, || {
+                    self.globals.raw_set("KEYS", self.strings(keys)?)?;
+                    self.globals.raw_set("ARGV", self.strings(args)?)
+                })?;
                 HOST.set(host, || guarded.call(&program.0))?
             }
-            Purpose::Functions => HOST.set(host, || guarded.call((&program.0, keys, args)))?,
+            Purpose::Functions => {
+                let strings = || Ok((self.strings(keys)?, self.strings(args)?));
+                let (keys, args) = memory::make(&self.lua, bytes, strings)?;
+                HOST.set(host, || guarded.call((&program.0, keys, args)))?
+            }
         };
         match self.value_of(result)? {
             Ok(value) => {
                 let errors = &mut self.errors.borrow_mut();
-                answer::write(reply, &value, self.state.protocol.get(), errors).map(Ok)
+                let write = || answer::write(reply, &value, self.state.protocol.get(), errors);
+                memory::make(&self.lua, 0, write).map(Ok)
             }
             Err(failure) => Ok(Err(failure)),
         }
@@ -210,11 +218,7 @@ impl Interpreter {
     }
 
     fn strings<'k>(&self, strings: impl Iterator<Item = &'k [u8]>) -> mlua::Result<Table> {
-        let table = self.lua.create_table()?;
-        for (index, text) in strings.enumerate() {
-            table.raw_set(index + 1, self.lua.create_string(text)?)?;
-        }
-        Ok(table)
+        self.lua.create_sequence_from(strings.map(Text))
     }
 
     /// The failure that the sandbox has described by a table.

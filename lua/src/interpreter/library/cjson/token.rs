@@ -1,6 +1,6 @@
 //! This module splits JSON into tokens.
 
-use crate::library::number;
+use crate::interpreter::library::number;
 
 /// The kind of a token, with its value.
 pub(crate) enum Kind {

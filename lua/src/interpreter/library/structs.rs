@@ -2,9 +2,9 @@
 
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 
-use crate::library::args::{Args, STACK_LIMIT};
-use crate::library::number;
-use crate::raise;
+use crate::interpreter::library::args::{Args, STACK_LIMIT};
+use crate::interpreter::library::number;
+use crate::interpreter::raise;
 
 const MAX_INTEGER: usize = 32;
 const DEFAULT_ALIGNMENT: usize = 8;
@@ -331,7 +331,7 @@ fn size(lua: &Lua, values: MultiValue) -> Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    use crate::library::run;
+    use crate::interpreter::library::run;
 
     #[test]
     fn values_survive_a_round_trip() {

@@ -6,9 +6,9 @@
 use mlua::{Error, Function, Lua, Result, Table, Value};
 
 use super::options::{Config, Invalid};
-use crate::library::args::{STACK_LIMIT, type_name};
-use crate::library::number;
-use crate::raise;
+use crate::interpreter::library::args::{STACK_LIMIT, type_name};
+use crate::interpreter::library::number;
+use crate::interpreter::raise;
 
 /// The largest output. A script can ask for arrays that are much longer than its data.
 const MAX_OUTPUT: usize = 256 << 20;

@@ -2,7 +2,7 @@
 
 use mlua::{Lua, MultiValue, Result, Table};
 
-use crate::library::args::Args;
+use crate::interpreter::library::args::Args;
 
 /// Adding 2^52 + 2^51 moves the integral part of a double to the low bits, rounded to even.
 const SHIFTER: f64 = 6_755_399_441_055_744.0;
@@ -74,7 +74,7 @@ fn tohex(lua: &Lua, values: MultiValue) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::library::run;
+    use crate::interpreter::library::run;
 
     #[test]
     fn numbers_wrap_to_32_bits() {
