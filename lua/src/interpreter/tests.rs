@@ -192,6 +192,11 @@ fn a_script_that_is_ended_cannot_go_on() {
         "local f f = function() return f() end f()",
         "coroutine.wrap(function() while true do pcall(function() while true do end end) end end)()",
         "local c = coroutine while true do c.resume(c.create(function() while true do end end)) end",
+        "local function leaf() for i = 1, 500 do end end
+         local function level(n)
+           return function() for i = 1, 100 do coroutine.wrap(n == 0 and leaf or level(n - 1))() end end
+         end
+         level(2)()",
         "return ('a'):rep(3e5):find(('a*'):rep(20) .. 'b')",
         "local s = ('('):rep(3e6) while true do pcall(string.find, s, '%b()') end",
         "return ('b'):rep(3e6):find('[' .. ('a'):rep(1e5) .. ']-c')",

@@ -217,6 +217,15 @@ impl Client {
         }
     }
 
+    /// Whether its request has begun, and waits for another thread.
+    pub fn has_begun(&self) -> bool {
+        self.job.is_some()
+            || self.save.is_some()
+            || self.rewrite.is_some()
+            || self.asked.is_some()
+            || self.searching.is_some()
+    }
+
     /// Whether it may do nothing but read its channels: it could not tell messages from replies.
     #[inline]
     pub fn only_reads_channels(&self) -> bool {

@@ -50,8 +50,8 @@ pub(crate) struct Running {
     slots: Vec<Slot>,
     /// Those that have run for longer than `busy-reply-threshold`.
     overdue: AtomicUsize,
-    /// One has the store for itself, or is about to.
-    has_gate: AtomicBool,
+    /// Those that have the store for themselves, or are about to: one has it, others wait for it.
+    at_gate: AtomicUsize,
     /// A request was postponed for that.
     is_awaited: AtomicBool,
     /// Workers that may run scripts beside each other.
@@ -65,7 +65,7 @@ impl Running {
             free: AtomicUsize::new(workers - 1),
             slots: (0..workers).map(|_| Slot::default()).collect(),
             overdue: AtomicUsize::new(0),
-            has_gate: AtomicBool::new(false),
+            at_gate: AtomicUsize::new(0),
             is_awaited: AtomicBool::new(false),
         }
     }
@@ -73,18 +73,19 @@ impl Running {
     /// Says that a script has the store for itself, from before the gate is closed to the end of what is
     /// returned.
     pub(crate) fn take_gate(&self) -> TakenGate<'_> {
-        self.has_gate.store(true, Ordering::SeqCst);
+        self.at_gate.fetch_add(1, Ordering::SeqCst);
         TakenGate { running: self }
     }
 
     /// Whether a script has the store for itself: who entered the gate would wait, and could not tell clients
     /// that it does. The caller is woken when it has ended.
     pub(crate) fn bars_the_gate(&self) -> bool {
-        if !self.has_gate.load(Ordering::SeqCst) {
+        let is_barred = || self.at_gate.load(Ordering::SeqCst) > 0;
+        if !is_barred() {
             return false;
         }
         self.is_awaited.store(true, Ordering::SeqCst);
-        self.has_gate.load(Ordering::SeqCst)
+        is_barred()
     }
 
     /// Whether requests were postponed since a script had the store for itself; they are to be woken.
@@ -163,7 +164,7 @@ pub(crate) struct TakenGate<'r> {
 
 impl Drop for TakenGate<'_> {
     fn drop(&mut self) {
-        self.running.has_gate.store(false, Ordering::SeqCst);
+        self.running.at_gate.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -271,6 +272,16 @@ mod tests {
         assert!(running.is_overdue(0) && !running.is_overdue(1));
         drop(run);
         assert!(!running.is_overdue(0));
+    }
+
+    #[test]
+    fn the_gate_is_barred_until_the_last_who_asked_for_it_has_left() {
+        let running = Running::new(2);
+        let (one, other) = (running.take_gate(), running.take_gate());
+        drop(other);
+        assert!(running.bars_the_gate() && running.take_awaited());
+        drop(one);
+        assert!(!running.bars_the_gate());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use tarn_lua::{Failure, Interpreter, Purpose};
 
 use crate::error::CommandError;
@@ -24,7 +25,7 @@ pub(crate) const NO_SCRIPT: CommandError =
 #[derive(Default)]
 pub struct Workshop {
     interpreter: Option<Interpreter>,
-    programs: HashMap<Sha, Known>,
+    programs: HashMap<Sha, Known, RandomState>,
     /// Bytes of the sources of these.
     sources_bytes: usize,
     /// That of the cache when the scripts were compiled.

@@ -179,10 +179,7 @@ impl Worker {
     #[must_use = "messages would not be sent"]
     pub(crate) fn end_turn(&self) -> bool {
         self.in_turn.set(false);
-        // While a script has the store for itself nothing enters the gate; this worker is woken behind it.
-        if let Some(engine) = self.server.engine().filter(|_| !self.server.scripts.running.bars_the_gate()) {
-            engine.end_turn(self.index);
-        }
+        self.depart();
         let ran = Instant::now();
         let has_mail = self.outputs.deliver(MESSAGES_A_TURN);
         self.outputs.send_all();
@@ -194,6 +191,18 @@ impl Worker {
         self.ledgers().of(self.index).count(&spent, requests);
         self.keep_if_slow(&spent, requests, holder);
         has_messages
+    }
+
+    /// Sends off to the disk what was committed in this turn.
+    fn depart(&self) {
+        if !self.server.scripts.running.bars_the_gate() {
+            if let Some(engine) = self.server.engine() {
+                engine.end_turn(self.index);
+            }
+        } else if let Some(open) = self.server.store().and_then(|store| store.log.load_full()) {
+            // A script has the store for itself, and nothing enters the gate. No log is switched on or off meanwhile.
+            open.appender.depart();
+        }
     }
 
     /// Notes that a request has waited between turns.

@@ -91,6 +91,7 @@ impl Executor<'_> {
         } else {
             self.exec_latched(&transaction, client, out)
         };
+        self.wake_who_awaits_the_gate();
         client.denies_waiting = false;
         if let Err(error) = result {
             client.staged.clear();

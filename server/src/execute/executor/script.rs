@@ -135,10 +135,15 @@ impl Executor<'_> {
         }
         let ran = self.script_alone(&wanted, client, out);
         ran.is_err().then(|| client.staged.clear());
+        self.wake_who_awaits_the_gate();
+        ran
+    }
+
+    /// Wakes the workers if they had something to do inside the gate while a script had the store for itself.
+    pub(super) fn wake_who_awaits_the_gate(&self) {
         if self.server.scripts.running.take_awaited() {
             self.server.wakers.iter().for_each(|waker| waker.notify_one());
         }
-        ran
     }
 
     /// Runs a script with the keys latched that it declares; `None` if that is not enough.
