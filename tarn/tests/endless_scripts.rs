@@ -81,6 +81,58 @@ fn wait_until_overdue(running: &Running) {
 }
 
 #[test]
+fn who_waits_for_the_store_while_an_endless_script_has_it_keeps_no_worker_from_ending_that() {
+    let (running, [mut one, mut other]) = started(&["--busy-reply-threshold", "1500"]);
+    let [_, mut third] = two(&running);
+    // Its worker knows that this one needs the store for itself.
+    let short = "EVAL \"return redis.call('EXISTS', 'undeclared')\" 0";
+    assert_eq!(other.ask(short), ":0");
+    one.send(
+        "EVAL \"redis.call('GET', 'x') redis.log(redis.LOG_WARNING, 'it has begun') while true do end\" 0",
+    );
+    eventually(|| running.folder.messages().contains("it has begun").then_some(()));
+    other.send(short);
+    third.send("SET k 1");
+    let replies = [other.reply(), third.reply()];
+    assert!(replies.iter().all(|reply| reply.starts_with("-BUSY")), "{replies:?}");
+    assert_eq!(third.ask("SCRIPT KILL"), "+OK");
+    assert!(one.reply().starts_with("-ERR Script killed by user"));
+    assert_eq!(other.ask(short), ":0");
+    assert_eq!(third.ask("SET k 1"), "+OK");
+}
+
+#[test]
+fn what_was_written_before_an_endless_script_took_the_store_becomes_durable() {
+    let log = ["--appendonly", "yes", "--appendfsync", "always", "--enable-debug-command", "yes"];
+    let (running, [mut one, mut other]) = started(&log);
+    // The worker stays inside the gate until it has slept, while the script waits for the store.
+    let begun = "EVAL \"redis.log(redis.LOG_WARNING, 'it has begun')\" 0";
+    other.send(&format!("{begun}\r\nSET k 1\r\nDEBUG SLEEP 1"));
+    eventually(|| running.folder.messages().contains("it has begun").then_some(()));
+    one.send("EVAL \"redis.call('GET', 'x') while true do end\" 0");
+    let replies = [other.reply(), other.reply(), other.reply()];
+    assert_eq!(replies, ["$-1", "+OK", "+OK"]);
+    be_told(&mut other);
+    assert_eq!(other.ask("SCRIPT KILL"), "+OK");
+    assert!(one.reply().starts_with("-ERR Script killed by user"));
+}
+
+#[test]
+fn a_statement_that_has_begun_is_answered_although_a_script_runs_for_long() {
+    let (running, [mut one, mut other]) = started(&["--sql-port", "0"]);
+    let [_, mut third] = two(&running);
+    other.send("SQL \"SELECT count(*) FROM generate_series(1, 20000000)\"");
+    one.send("EVAL \"while true do end\" 1 k");
+    be_told(&mut third);
+    let first = other.reply();
+    assert!(!first.starts_with("-BUSY"), "{first}");
+    assert_eq!(third.ask("SCRIPT KILL"), "+OK");
+    assert!(one.reply().starts_with("-ERR Script killed by user"));
+    // Not what the one before has found.
+    assert!(other.ask("SQL \"SELECT missing\"").starts_with("-ERR"));
+}
+
+#[test]
 fn who_connects_while_an_endless_script_occupies_the_only_worker_is_told_and_ends_it() {
     for script in
         ["EVAL \"while true do end\" 1 k", "EVAL \"redis.call('GET', 'undeclared') while true do end\" 0"]

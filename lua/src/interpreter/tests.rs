@@ -10,6 +10,8 @@ use crate::{Abort, Failure, FunctionFlag, Host, Interpreter, Limits, Purpose};
 struct Fake {
     strings: HashMap<Vec<u8>, Vec<u8>>,
     logged: Vec<String>,
+    /// Long replies.
+    fresh: usize,
     looks: usize,
     looks_max: Option<usize>,
 }
@@ -27,6 +29,10 @@ impl Host for Fake {
                 Some(text) => reply.bulk(text),
                 None => reply.null(),
             },
+            b"fresh" => {
+                self.fresh += 1;
+                reply.bulk(format!("{:060000}", self.fresh).as_bytes());
+            }
             b"end" => return Err(Abort),
             b"double" => reply.double(1.5),
             b"map" => {
@@ -230,6 +236,8 @@ fn memory_and_recursion_have_ends() {
         "return table.concat({}, 'x', 1, 1e9)",
         "return ('%99999d'):format(1)",
         "local g g = function() return coroutine.wrap(g)() end g()",
+        // Nothing but the replies takes memory.
+        "local t = {} for i = 1, 2000 do t[i] = 1 end for i = 1, 2000 do t[i] = redis.call('fresh') end",
     ] {
         let reply = run_on(&interpreter, &mut Fake::default(), body);
         assert!(reply.starts_with("ERR "), "{body}: {reply}");

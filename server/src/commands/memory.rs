@@ -65,10 +65,10 @@ fn figures(server: &Services, keys: u64) -> [Vec<(&'static str, Figure)>; 2] {
     let ratio = |a: u64, b: u64| Figure::Ratio(if b == 0 { 0.0 } else { a as f64 / b as f64 });
     let bytes = |bytes: u64| Figure::Bytes(bytes as i64);
     let less = |a: u64, b: u64| Figure::Bytes(a as i64 - b as i64);
-    let scripts = server.scripts.cache.size().1 as u64
-        + server.scripts.running.interpreter_bytes().map(|bytes| bytes as u64).iter().sum::<u64>();
+    let [of_scripts, of_functions] = server.scripts.running.interpreter_bytes().map(|bytes| bytes as u64);
+    let scripts = of_scripts + server.scripts.cache.size().1 as u64;
     let log = backlog_bytes(server);
-    let overhead = server.startup_bytes + clients + log + scripts;
+    let overhead = server.startup_bytes + clients + log + scripts + of_functions;
     let dataset = heap.allocated.saturating_sub(overhead);
     let grown = heap.allocated.saturating_sub(server.startup_bytes);
     let percent = |a: u64, b: u64| Figure::Ratio(if b == 0 { 0.0 } else { 100.0 * a as f64 / b as f64 });
@@ -83,7 +83,7 @@ fn figures(server: &Services, keys: u64) -> [Vec<(&'static str, Figure)>; 2] {
             ("cluster.links", bytes(0)),
             ("aof.buffer", bytes(log)),
             ("lua.caches", bytes(scripts)),
-            ("functions.caches", bytes(0)),
+            ("functions.caches", bytes(of_functions)),
         ],
         vec![
             ("overhead.total", bytes(overhead)),
