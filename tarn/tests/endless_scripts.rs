@@ -102,22 +102,6 @@ fn who_waits_for_the_store_while_an_endless_script_has_it_keeps_no_worker_from_e
 }
 
 #[test]
-fn what_was_written_before_an_endless_script_took_the_store_becomes_durable() {
-    let log = ["--appendonly", "yes", "--appendfsync", "always", "--enable-debug-command", "yes"];
-    let (running, [mut one, mut other]) = started(&log);
-    // The worker stays inside the gate until it has slept, while the script waits for the store.
-    let begun = "EVAL \"redis.log(redis.LOG_WARNING, 'it has begun')\" 0";
-    other.send(&format!("{begun}\r\nSET k 1\r\nDEBUG SLEEP 1"));
-    eventually(|| running.folder.messages().contains("it has begun").then_some(()));
-    one.send("EVAL \"redis.call('GET', 'x') while true do end\" 0");
-    let replies = [other.reply(), other.reply(), other.reply()];
-    assert_eq!(replies, ["$-1", "+OK", "+OK"]);
-    be_told(&mut other);
-    assert_eq!(other.ask("SCRIPT KILL"), "+OK");
-    assert!(one.reply().starts_with("-ERR Script killed by user"));
-}
-
-#[test]
 fn a_statement_that_has_begun_is_answered_although_a_script_runs_for_long() {
     let (running, [mut one, mut other]) = started(&["--sql-port", "0"]);
     let [_, mut third] = two(&running);
