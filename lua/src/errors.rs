@@ -2,10 +2,6 @@
 
 use std::collections::BTreeMap;
 
-/// Codes that are told apart, at most, and bytes of one.
-const CODES_MAX: usize = 128;
-const CODE_BYTES_MAX: usize = 64;
-
 /// The errors that a script has replied, itself or within a table.
 #[derive(Debug, Default)]
 pub struct Errors {
@@ -16,24 +12,29 @@ pub struct Errors {
     pub own: BTreeMap<Vec<u8>, u64>,
 }
 
+#[cfg(feature = "lua")]
 impl Errors {
+    /// Codes that are told apart, at most, and bytes of one.
+    const CODES_MAX: usize = 128;
+    const CODE_BYTES_MAX: usize = 64;
+
     /// Adds one. `is_known`: the host has replied it to the script.
     pub(crate) fn note(&mut self, text: &[u8], is_known: bool) {
         self.replied += 1;
         let code = text.split(|byte| matches!(byte, b' ' | b'\r' | b'\n')).next().unwrap_or_default();
-        let code = &code[..code.len().min(CODE_BYTES_MAX)];
+        let code = &code[..code.len().min(Errors::CODE_BYTES_MAX)];
         if is_known {
             return;
         }
         if let Some(count) = self.own.get_mut(code) {
             *count += 1;
-        } else if self.own.len() < CODES_MAX {
+        } else if self.own.len() < Errors::CODES_MAX {
             self.own.insert(code.to_vec(), 1);
         }
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "lua"))]
 mod tests {
     use super::*;
 
@@ -46,7 +47,7 @@ mod tests {
         errors.note(&[b'x'; 1000], false);
         errors.note(b"E0 again", false);
         errors.note(b"KNOWN text", true);
-        assert_eq!((errors.replied, errors.own.len()), (1003, CODES_MAX));
+        assert_eq!((errors.replied, errors.own.len()), (1003, Errors::CODES_MAX));
         assert_eq!(errors.own.get(&b"E0"[..]), Some(&2));
     }
 }

@@ -14,8 +14,8 @@
 //! - The memory of an interpreter is limited; a hook looks every some thousand instructions whether to go on.
 //! - An [`Abort`] goes through every `pcall`.
 //!
-//! This is the one package that knows `mlua`. It knows nothing of the store. Without its feature `lua` it has all of
-//! these types, but no interpreter can be made.
+//! This is the one package that knows `mlua`. It knows nothing of the store. Without its feature `lua` it has
+//! all of these types, but no interpreter can be made.
 
 mod errors;
 mod failure;

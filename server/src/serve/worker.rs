@@ -200,7 +200,8 @@ impl Worker {
                 engine.end_turn(self.index);
             }
         } else if let Some(open) = self.server.store().and_then(|store| store.log.load_full()) {
-            // A script has the store for itself, and nothing enters the gate. No log is switched on or off meanwhile.
+            // A script has the store for itself, and nothing enters the gate. No log is switched on or off
+            // meanwhile.
             open.appender.depart();
         }
     }

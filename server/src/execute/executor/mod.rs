@@ -198,7 +198,8 @@ impl<'e> Executor<'e> {
         let resolved = resolved.map_err(|error| client.reject(Flags::NONE, error))?;
         let Resolved { command, slot, .. } = resolved;
         let refusal = resolved.refusal(args, client.authenticated).or_else(|| {
-            // A request that has begun is not refused: its change happens, and the next one would find its outcome.
+            // A request that has begun is not refused: its change happens, and the next one would find its
+            // outcome.
             if client.has_begun() {
                 None
             } else if self.server.scripts.running.is_busy()
