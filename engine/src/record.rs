@@ -381,5 +381,38 @@ pub enum Write<'a> {
     },
 }
 
+impl Write<'_> {
+    /// Bytes that a command has made for this write. Those that it borrows from its request are not among
+    /// them.
+    pub fn owned_bytes(&self) -> usize {
+        let owned = |bytes: &Bytes<'_>| if let Cow::Owned(bytes) = bytes { bytes.len() } else { 0 };
+        let Write::Key { key, change, .. } = self else { return 0 };
+        let of_change = match change {
+            Change::Put { value: bytes, .. }
+            | Change::Patch { bytes, .. }
+            | Change::HashRemove { field: bytes }
+            | Change::SetAdd { member: bytes }
+            | Change::SetRemove { member: bytes }
+            | Change::ZSetPut { member: bytes, .. }
+            | Change::ZSetRemove { member: bytes }
+            | Change::ListPush { element: bytes, .. }
+            | Change::ListPut { element: bytes, .. }
+            | Change::ListInsert { element: bytes, .. }
+            | Change::Image { elements: bytes, .. }
+            | Change::PreparedPart { bytes, .. }
+            | Change::RenewalPart { bytes, .. } => owned(bytes),
+            Change::HashPut { field, value } => owned(field) + owned(value),
+            Change::Delete
+            | Change::Expire(_)
+            | Change::ListPop { .. }
+            | Change::ListRemove { .. }
+            | Change::Prepared { .. }
+            | Change::RenewalBegins { .. }
+            | Change::RenewalEnds { .. } => 0,
+        };
+        owned(key) + of_change
+    }
+}
+
 /// The writes of one command: one atomic group in the log.
 pub type Batch<'a> = smallvec::SmallVec<[Write<'a>; 1]>;

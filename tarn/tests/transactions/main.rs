@@ -213,6 +213,44 @@ fn a_transaction_longer_than_the_query_buffer_limit_closes_its_connection() {
 }
 
 #[test]
+fn what_transactions_and_scripts_change_at_once_is_bounded_but_for_one_request() {
+    let running = Running::start(&["--client-query-buffer-limit", "1mb"]);
+    let mut client = running.connect();
+    assert_eq!(client.ask("SETRANGE k 600000 x"), ":600001");
+    let queue = |client: &mut Connection, requests: &[String]| {
+        assert_eq!(client.ask("MULTI"), "+OK");
+        requests.iter().for_each(|request| assert_eq!(client.ask(request), "+QUEUED"));
+        client.whole("EXEC")
+    };
+    let copies: Vec<String> = (0..10).map(|number| format!("BITOP NOT d{number} k")).collect();
+    let refused = queue(&mut client, &copies);
+    assert!(refused.starts_with("-EXECABORT") && refused.contains("client-query-buffer-limit"), "{refused}");
+    assert_eq!(client.ask("DBSIZE"), ":1", "nothing of it has happened");
+    let script = "for i = 1, 10 do redis.call('BITOP', 'NOT', KEYS[2], KEYS[1]) end";
+    let refused = client.ask(&format!("EVAL \"{script}\" 2 k d"));
+    assert!(refused.contains("client-query-buffer-limit"), "{refused}");
+    assert_eq!(client.ask("STRLEN d"), ":600001", "as of any script that fails");
+    // The scripts of a transaction, together.
+    let script = |number| format!("EVAL \"redis.call('BITOP', 'NOT', KEYS[2], KEYS[1])\" 2 k e{number}");
+    let refused = queue(&mut client, &(0..10).map(script).collect::<Vec<_>>());
+    assert!(refused.starts_with("-EXECABORT") && refused.contains("client-query-buffer-limit"), "{refused}");
+    assert_eq!(client.ask("DBSIZE"), ":2");
+
+    // One request that is longer runs, as it does by itself, and others beside it.
+    assert_eq!(client.ask("SETRANGE k 3000000 x"), ":3000001");
+    let both = "redis.call('BITOP', 'NOT', KEYS[2], KEYS[1]) redis.call('SET', KEYS[3], 1)";
+    assert_eq!(client.ask(&format!("EVAL \"{both} return 1\" 3 k long s")), ":1");
+    let requests = ["SET t 1", "RENAME long longer", "SET t 2"].map(String::from);
+    assert_eq!(queue(&mut client, &requests), "*[+OK +OK +OK]");
+    assert_eq!(client.whole("MGET s t"), "*[$1 $2]");
+    assert_eq!(client.ask("STRLEN longer"), ":3000001");
+    // Who may not change more still reads.
+    let script = "while redis.pcall('BITOP', 'NOT', KEYS[2], KEYS[1]) == 3000001 do end \
+                  return redis.call('STRLEN', KEYS[2])";
+    assert_eq!(client.ask(&format!("EVAL \"{script}\" 2 k d")), ":3000001");
+}
+
+#[test]
 fn who_leaves_amid_a_transaction_leaves_nothing_behind() {
     let running = Running::start(&[]);
     let mut other = running.connect();

@@ -19,10 +19,10 @@ use tarn_engine::{CommitError, Group, KeyHash, KeyRef};
 use tarn_resp::{Args, OwnedArgs, Writer};
 use typed_arena::Arena;
 
-use super::Executor;
 use super::latched::{LATCH_WAIT, close_gate, run_in};
-use super::note_hot;
 use super::shown::show_part;
+use super::staging::Staging;
+use super::{Executor, note_hot};
 use crate::error::CommandError;
 use crate::execute::call::Call;
 use crate::execute::client::Client;
@@ -33,6 +33,9 @@ use crate::execute::spec::Flags;
 use crate::execute::tracking::{notes_reads, send_staged, staged_reads, staged_writes};
 use crate::execute::transaction::{Queued, Transaction};
 use crate::observe::counter;
+
+const TOO_MUCH: CommandError =
+    CommandError::text("ERR the transaction changes more at once than client-query-buffer-limit bytes");
 
 /// Whether the keys of each request are to be copied before it runs: behind a closed gate nothing is latched.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -135,8 +138,8 @@ impl Executor<'_> {
         let arena = Arena::new();
         let staged = self.run_queue(transaction, &arena, Prepare::Nothing, &mut latched, client, out)?;
         latched.end();
-        let seen = settle(self.server, session, latched, &keys, &staged, self.group, client)?;
-        self.after_commit(&staged);
+        let seen = settle(self.server, session, latched, &keys, &staged.writes, self.group, client)?;
+        self.after_commit(&staged.writes);
         Ok(seen)
     }
 
@@ -161,9 +164,9 @@ impl Executor<'_> {
         let staged = self.run_queue(transaction, &arena, Prepare::Each, &mut latched, client, out)?;
         let seen = latched.seen();
         latched.release();
-        let seen = settle_alone(self.server, alone, seen, &staged, self.group, client)?;
+        let seen = settle_alone(self.server, alone, seen, &staged.writes, self.group, client)?;
         drop(taken);
-        self.after_commit(&staged);
+        self.after_commit(&staged.writes);
         Ok(seen)
     }
 
@@ -186,7 +189,8 @@ impl Executor<'_> {
     }
 
     /// Runs one request after the other, and returns all their changes. A request that fails changes nothing,
-    /// and the others go on. `arena` keeps what scripts among them ask for.
+    /// and the others go on. If they would stage too much, there is an error, and none has changed anything.
+    /// `arena` keeps what scripts among them ask for.
     fn run_queue<'a>(
         &self,
         transaction: &'a Transaction,
@@ -195,13 +199,17 @@ impl Executor<'_> {
         latched: &mut Latched<'_>,
         client: &mut Client,
         out: &mut Vec<u8>,
-    ) -> Result<Batch<'a>, CommandError> {
+    ) -> Result<Staging<'a>, CommandError> {
         let server = self.server;
-        let mut staged = Batch::new();
+        let mut staged = Staging::default();
+        let limit = server.live.query_buffer_limit_bytes();
         Writer::new(out, client.protocol).array(transaction.queue().len());
         for Queued { slot, args, .. } in transaction.queue() {
             let command = self.table.at(*slot).expect("a queued request names a command of the table");
             let args = args.as_args();
+            if command.may_write() && staged.is_over(limit) {
+                return Err(TOO_MUCH);
+            }
             if command.flags.has(Flags::SCRIPT) {
                 self.script_in_exec(command, *slot, args, arena, latched, &mut staged, client, out)?;
                 continue;
@@ -285,20 +293,21 @@ impl Requests<'_> {
         db: u8,
         batch: Batch<'a>,
         latched: &mut Latched<'_>,
-        staged: &mut Batch<'a>,
+        staged: &mut Staging<'a>,
         client: &mut Client,
     ) {
+        staged.note(&batch);
         if !batch.is_empty() && self.server.tracking.is_on() {
             client.staged.push(staged_writes(&batch));
         }
         let Some(classes) = self.server.live.event_classes().filter(|_| !batch.is_empty()) else {
-            latched.stage(batch, staged);
+            latched.stage(batch, &mut staged.writes);
             return;
         };
         let mut events = Events::new(classes, &mut client.staged);
         events.add_new(latched, &batch);
         let written = batch.clone();
-        latched.stage(batch, staged);
+        latched.stage(batch, &mut staged.writes);
         events.add_written(latched, command.name, args, db, &written);
     }
 }

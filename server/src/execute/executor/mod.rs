@@ -14,6 +14,7 @@ mod latched;
 mod resolve;
 mod script;
 mod shown;
+mod staging;
 mod waiters;
 
 use std::cell::RefCell;
@@ -232,7 +233,8 @@ impl<'e> Executor<'e> {
         let lacks_room = || !self.has_room && !command.flags.has(Flags::ADMIN);
         // What ends scripts and clients is not held up by who does not read what it monitors.
         let is_shown = || !command.flags.has_any(Flags::ALLOW_BUSY.with(Flags::ADMIN));
-        let says = self.may_publish(command, client) || self.server.pubsub.is_monitored() && is_shown();
+        let says =
+            may_publish(self.server, command, client) || self.server.pubsub.is_monitored() && is_shown();
         let is_crowded = says && self.is_crowded(command, args);
         if !self.serving && (is_paused || is_crowded || writes && (lacks_room() || overtakes())) {
             client.after = if is_paused { After::Pause } else { After::Postpone };
@@ -360,19 +362,6 @@ impl<'e> Executor<'e> {
         }
     }
 
-    /// Whether the command may publish something.
-    #[inline]
-    fn may_publish(&self, command: &Command, client: &Client) -> bool {
-        // A client that tracks makes room in a full table by what it reads.
-        let tells = || command.may_write() || notes_reads(command, client);
-        self.server.tracking.is_on() && tells()
-            || command.flags.has_any(Flags::MAY_REPLICATE.with(Flags::EXEC))
-            || self.server.live.event_classes().is_some_and(|classes| {
-                let tells_of_reads = classes.has(EventClasses::KEY_MISS);
-                command.may_write() || tells_of_reads && command.flags.has(Flags::READONLY)
-            })
-    }
-
     /// Counts the committed writes, and serves the clients that wait for them.
     fn after_commit(&mut self, batch: &Batch<'_>) {
         if !batch.is_empty() {
@@ -432,10 +421,27 @@ fn note_hot(
     server.hot_keys.note(keys.iter().map(|key| key.key), since.elapsed(), bytes);
 }
 
-/// Whether nothing is written while checkpoints fail.
-fn stops_writes(server: &Services) -> bool {
-    let config = server.config.snapshot();
-    config.stop_writes_on_bgsave_error && !config.save.rules.is_empty()
+/// Whether the command may publish something.
+#[inline]
+fn may_publish(server: &Services, command: &Command, client: &Client) -> bool {
+    // A client that tracks makes room in a full table by what it reads.
+    let tells = || command.may_write() || notes_reads(command, client);
+    server.tracking.is_on() && tells()
+        || command.flags.has_any(Flags::MAY_REPLICATE.with(Flags::EXEC))
+        || server.live.event_classes().is_some_and(|classes| {
+            let tells_of_reads = classes.has(EventClasses::KEY_MISS);
+            command.may_write() || tells_of_reads && command.flags.has(Flags::READONLY)
+        })
+}
+
+/// Whether nothing is written, as a checkpoint has failed.
+#[inline]
+pub(crate) fn stops_writes(server: &Services) -> bool {
+    let is_wanted = || {
+        let config = server.config.snapshot();
+        config.stop_writes_on_bgsave_error && !config.save.rules.is_empty()
+    };
+    server.saver.is_failing() && is_wanted()
 }
 
 /// Whether the command looks at keys, or may tell replicas something, which who monitors must not do.

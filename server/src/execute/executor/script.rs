@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use tarn_engine::KeyRef;
-use tarn_engine::record::{Batch, Lsn};
+use tarn_engine::record::Lsn;
 use tarn_engine::session::{Access, Latched};
 use tarn_lua::{Abort, Errors, Failure, Host, Interpreter};
 use tarn_resp::{Args, OwnedArgs, Protocol, Writer};
@@ -21,7 +21,8 @@ use super::exec::{Requests, refuse_without_room, settle, settle_alone};
 use super::latched::{LATCH_WAIT, close_gate};
 use super::resolve::{Resolved, resolve};
 use super::shown::{keep, send_kept, show_part, show_script};
-use super::{Executor, stops_writes};
+use super::staging::Staging;
+use super::{Executor, may_publish, stops_writes};
 use crate::error::CommandError;
 use crate::execute::call::Call;
 use crate::execute::client::Client;
@@ -168,7 +169,7 @@ impl Executor<'_> {
             latched.expire(&keys, self.group)?;
             latched.begin();
         }
-        let (arena, mut staged) = (Arena::new(), Batch::new());
+        let (arena, mut staged) = (Arena::new(), Staging::default());
         let ended = self.interpret(wanted, Some(&keys), &arena, &mut latched, &mut staged, client, out);
         latched.end();
         match ended {
@@ -179,8 +180,8 @@ impl Executor<'_> {
             Some(Ended::Killed) => forget(&mut staged, client),
             None => {}
         }
-        let seen = settle(self.server, session, latched, &keys, &staged, self.group, client)?;
-        self.after_commit(&staged);
+        let seen = settle(self.server, session, latched, &keys, &staged.writes, self.group, client)?;
+        self.after_commit(&staged.writes);
         Ok(Some(seen))
     }
 
@@ -201,16 +202,16 @@ impl Executor<'_> {
         // It runs no further time.
         send_kept(self.server, client);
         let mut latched = alone.transact(self.now);
-        let (arena, mut staged) = (Arena::new(), Batch::new());
+        let (arena, mut staged) = (Arena::new(), Staging::default());
         if self.interpret(wanted, None, &arena, &mut latched, &mut staged, client, out).is_some() {
             forget(&mut staged, client);
         }
         let seen = latched.seen();
         latched.release();
-        let seen = settle_alone(self.server, alone, seen, &staged, self.group, client)?;
+        let seen = settle_alone(self.server, alone, seen, &staged.writes, self.group, client)?;
         // Clients that wait for keys are served inside the gate.
         drop(taken);
-        self.after_commit(&staged);
+        self.after_commit(&staged.writes);
         Ok(seen)
     }
 
@@ -230,7 +231,7 @@ impl Executor<'_> {
         args: Args<'_>,
         arena: &'a Arena<OwnedArgs>,
         latched: &mut Latched<'_>,
-        staged: &mut Batch<'a>,
+        staged: &mut Staging<'a>,
         client: &mut Client,
         out: &mut Vec<u8>,
     ) -> Result<(), CommandError> {
@@ -271,7 +272,7 @@ impl Executor<'_> {
         declared: Option<&[KeyRef<'_>]>,
         arena: &'a Arena<OwnedArgs>,
         latched: &mut Latched<'_>,
-        staged: &mut Batch<'a>,
+        staged: &mut Staging<'a>,
         client: &mut Client,
         out: &mut Vec<u8>,
     ) -> Option<Ended> {
@@ -290,7 +291,6 @@ impl Executor<'_> {
             wanted,
             run: self.server.scripts.running.begin(self.worker),
             limit: self.server.live.busy_reply_threshold(),
-            bytes: 0,
             ended: None,
         };
         let arguments = wanted.request.tail(KEYS_AT);
@@ -330,8 +330,8 @@ impl Executor<'_> {
 }
 
 /// Forgets what a script that was ended has changed.
-fn forget(staged: &mut Batch<'_>, client: &mut Client) {
-    *staged = Batch::new();
+fn forget(staged: &mut Staging<'_>, client: &mut Client) {
+    *staged = Staging::default();
     client.staged.clear();
 }
 
@@ -406,7 +406,7 @@ struct Caller<'x, 'a, 'k, 's> {
     requests: Requests<'x>,
     table: &'static Table,
     latched: &'x mut Latched<'s>,
-    staged: &'x mut Batch<'a>,
+    staged: &'x mut Staging<'a>,
     /// Requests that write: their changes refer to them.
     arena: &'a Arena<OwnedArgs>,
     client: &'x mut Client,
@@ -415,8 +415,6 @@ struct Caller<'x, 'a, 'k, 's> {
     run: Run<'x>,
     /// The time after which others are told.
     limit: Duration,
-    /// Bytes of the requests in the arena.
-    bytes: u64,
     ended: Option<Ended>,
 }
 
@@ -443,9 +441,11 @@ impl Caller<'_, '_, '_, '_> {
         } else if self.wanted.is_read_only && (command.may_write() || command.flags.has(Flags::MAY_REPLICATE))
         {
             Some(READ_ONLY)
-        } else if server.saver.is_failing() && command.may_write() && stops_writes(server) {
+        } else if command.may_write() && stops_writes(server) {
             Some(CommandError::CheckpointsFail)
-        } else if self.bytes > server.live.query_buffer_limit_bytes() {
+        } else if self.staged.is_over(server.live.query_buffer_limit_bytes())
+            && (command.may_write() || may_publish(server, command, self.client))
+        {
             Some(TOO_MUCH)
         } else {
             None
@@ -489,7 +489,7 @@ impl Host for Caller<'_, '_, '_, '_> {
         drop(keys);
         let own_protocol = std::mem::replace(&mut self.client.protocol, protocol);
         if command.may_write() {
-            self.bytes += args.memory_bytes() as u64;
+            self.staged.note_kept(&args);
             let args = self.arena.alloc(args).as_args();
             let batch = requests.run(command, slot, args, self.latched, self.client, out);
             if !batch.is_empty() {
@@ -501,7 +501,7 @@ impl Host for Caller<'_, '_, '_, '_> {
             requests.run(command, slot, args.as_args(), self.latched, self.client, out);
             if self.client.staged.len() > published {
                 // They are kept until the script ends.
-                self.bytes += args.memory_bytes() as u64;
+                self.staged.note_kept(&args);
             }
         }
         self.client.protocol = own_protocol;
