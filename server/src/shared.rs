@@ -133,7 +133,8 @@ impl Shared {
         }
     }
 
-    /// The way of messages to clients. `worker` is the one that calls, `None` for another thread.
+    /// The way of messages to clients. `worker` is the one that calls, whoever the client is; `None` for another
+    /// thread.
     pub fn post(&self, worker: Option<usize>) -> Post<'_> {
         Post { pubsub: &self.pubsub, clients: &self.clients, worker }
     }

@@ -88,7 +88,7 @@ fn spublish<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
 
 fn publish_to(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>) -> Result<(), CommandError> {
     let (channel, payload) = (args.at(1), args.at(2));
-    let Client { handle, denies_waiting, staged, seen, .. } = cx.client;
+    let Client { worker, denies_waiting, staged, seen, .. } = cx.client;
     let receivers = if *denies_waiting {
         let receivers = cx.server.pubsub.receivers(kind, channel);
         if receivers > 0 {
@@ -97,7 +97,7 @@ fn publish_to(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>) -> Result<()
         }
         receivers
     } else {
-        cx.server.pubsub.publish(kind, channel, payload, *seen, Some(handle.worker))
+        cx.server.pubsub.publish(kind, channel, payload, *seen, Some(*worker))
     };
     cx.reply.integer(receivers as i64);
     Ok(())

@@ -59,6 +59,9 @@ pub enum After {
 pub struct Client {
     /// The part that other threads see.
     pub handle: Arc<ClientHandle>,
+    /// The worker that runs its requests. Of one that another worker runs in the stead of a client that
+    /// waits, that is not the worker of its connection.
+    pub worker: usize,
     /// The selected database.
     pub db: u8,
     /// RESP2 or RESP3.
@@ -121,6 +124,7 @@ impl Client {
     pub fn new(handle: Arc<ClientHandle>, authenticated: bool) -> Client {
         handle.await_password(!authenticated);
         Client {
+            worker: handle.worker,
             handle,
             db: 0,
             protocol: Protocol::Resp2,

@@ -25,7 +25,7 @@ pub(crate) fn note_reads(server: &Shared, client: &Client, keys: &Keys<'_>) {
 }
 
 fn note_read(server: &Shared, client: &Client, key: &[u8]) {
-    let post = server.post(Some(client.handle.worker));
+    let post = server.post(Some(client.worker));
     server.tracking.note_read(&client.handle, key, server.live.tracked_keys_max(), post);
 }
 
@@ -41,18 +41,18 @@ pub(crate) fn tell_written(server: &Shared, client: &Client, batch: &Batch<'_>, 
 }
 
 fn tell_readers(server: &Shared, client: &Client, keys: &[&[u8]], lsn: Lsn) {
-    let (id, worker) = (client.handle.id, client.handle.worker);
+    let (id, worker) = (client.handle.id, client.worker);
     server.tracking.tell_readers(keys, lsn, Some(id), server.post(Some(worker)));
 }
 
 fn tell_by_prefix(server: &Shared, client: &Client, keys: &[&[u8]], lsn: Lsn) {
-    let (id, worker) = (client.handle.id, client.handle.worker);
+    let (id, worker) = (client.handle.id, client.worker);
     server.tracking.tell_by_prefix(keys, lsn, Some(id), server.post(Some(worker)));
 }
 
 /// Tells of changes of any keys.
 pub(crate) fn tell_all(server: &Shared, client: &Client, lsn: Lsn) {
-    server.tracking.tell_all(lsn, server.post(Some(client.handle.worker)));
+    server.tracking.tell_all(lsn, server.post(Some(client.worker)));
 }
 
 /// The keys that a batch changes, in its order; `None`: any.
@@ -89,7 +89,7 @@ pub(crate) fn send_staged(server: &Shared, client: &mut Client, seen: Lsn) {
     for staged in std::mem::take(&mut client.staged) {
         match staged {
             Staged::Message(Publication { kind, channel, payload }) => {
-                let worker = Some(client.handle.worker);
+                let worker = Some(client.worker);
                 server.pubsub.publish(kind, &channel, &payload, seen, worker);
             }
             Staged::Read(keys) => keys.iter().for_each(|key| note_read(server, client, key)),

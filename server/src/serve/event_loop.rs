@@ -111,6 +111,7 @@ fn serve(
                 ticks.tick().await;
                 // A mode that was switched lets replies out that were held.
                 worker.go_on();
+                worker.fetch_mail();
                 worker.look_after_clients();
                 if worker.index == 0 && !worker.server.scripts.running.bars_the_gate() {
                     worker.server.keyspace();

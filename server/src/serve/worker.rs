@@ -167,6 +167,13 @@ impl Worker {
         }
     }
 
+    /// Sees to it that messages which have come are delivered, should nobody have been woken for them.
+    pub(super) fn fetch_mail(&self) {
+        if self.server.pubsub.mailbox(self.index).has_mail() {
+            self.be_told_of_end_of_turn();
+        }
+    }
+
     /// Wakes the task that ends the turn: it stands behind those of the ready connections in the queue.
     pub(crate) fn be_told_of_end_of_turn(&self) {
         if !self.in_turn.replace(true) {

@@ -16,6 +16,8 @@ mod script;
 mod shown;
 mod staging;
 mod waiters;
+#[cfg(test)]
+mod waiters_tests;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

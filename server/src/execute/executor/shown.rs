@@ -81,7 +81,7 @@ fn show(server: &Services, client: &mut Client, args: Args<'_>, by_script: bool)
 }
 
 fn send(server: &Services, client: &Client, lines: Vec<Vec<u8>>) {
-    close(server, &server.pubsub.show(lines, client.handle.worker));
+    close(server, &server.pubsub.show(lines, client.worker));
 }
 
 /// Closes clients that monitor and do not keep up.

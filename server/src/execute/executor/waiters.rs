@@ -83,6 +83,7 @@ impl Executor<'_> {
         let mut outcome = waiter.outcome.lock();
         if outcome.is_none() && !waiter.client.is_killed() {
             let mut stand_in = Client::new(waiter.client.clone(), true);
+            stand_in.worker = self.worker;
             stand_in.db = waiter.db;
             stand_in.protocol = waiter.protocol;
             stand_in.waits = true;

@@ -1,0 +1,91 @@
+//! Clients that wait, and the workers that run their commands in their stead. Without sockets.
+
+#![allow(clippy::unwrap_used)]
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use tarn_engine::checkpoint::Checkpoints;
+use tarn_engine::io::{ManualClock, SimDisk, SimOptions};
+use tarn_engine::{Background, Engine, Group};
+use tarn_resp::OwnedArgs;
+
+use super::Executor;
+use crate::Services;
+use crate::commands;
+use crate::config::{Config, ConfigStore};
+use crate::execute::blocking::{Outcome, Waiter};
+use crate::execute::client::{After, Client};
+use crate::net::address::Address;
+use crate::net::handle::ClientHandle;
+use crate::net::moves::AcceptorHandle;
+use crate::net::tracks::TrackFlags;
+use crate::store::Store;
+
+const NOW: u64 = 1_000_000;
+
+/// A server of two workers at least: one is spare.
+struct Served {
+    server: Services,
+    _background: Background,
+}
+
+impl Served {
+    fn new() -> Served {
+        let config = Arc::new(ConfigStore::new(Config::default(), None));
+        let server = Services::new(config, AcceptorHandle::new().0, commands::table().slots());
+        let (engine, _background) = Engine::unlogged(server.databases, 3, Arc::new(ManualClock::new(NOW)));
+        let disk = SimDisk::new(1, SimOptions::default());
+        let checkpoints = Arc::new(Checkpoints::open(Arc::new(disk), Path::new("/checkpoints")).unwrap());
+        server.note_loaded(&engine);
+        server.set_store(Store::new(engine, None, checkpoints));
+        Served { server, _background }
+    }
+
+    /// A client of a worker.
+    fn client(&self, worker: usize) -> Client {
+        let address = Address::Unix("test".into());
+        let id = self.server.clients.next_id();
+        let handle = Arc::new(ClientHandle::new(id, address.clone(), address, worker));
+        self.server.clients.insert(handle.clone());
+        Client::new(handle, true)
+    }
+
+    /// Has a worker do something.
+    fn execute<T>(&self, worker: usize, run: impl FnOnce(&mut Executor<'_>) -> T) -> T {
+        let (mut group, workshop) = (Group::default(), RefCell::default());
+        let table = commands::table();
+        run(&mut Executor::new(&self.server, table, worker, &mut group, &workshop, NOW))
+    }
+
+    fn ask(&self, client: &mut Client, request: &str) -> String {
+        let (args, mut out) = (request.split(' ').collect::<OwnedArgs>(), Vec::new());
+        self.execute(client.handle.worker, |executor| executor.run(client, args.as_args(), &mut out));
+        String::from_utf8_lossy(&out).trim_end().replace("\r\n", " ")
+    }
+
+    /// Lets a client wait by a command that finds nothing.
+    fn wait(&self, client: &mut Client, request: &str) -> Arc<Waiter> {
+        assert_eq!(self.ask(client, request), "");
+        let After::Block(request) = std::mem::take(&mut client.after) else { panic!("it waits") };
+        self.server.blocking.register(client.handle.clone(), 0, client.protocol, request)
+    }
+}
+
+#[test]
+fn a_worker_is_woken_for_messages_of_what_another_runs_in_the_stead_of_its_client() {
+    let served = Served::new();
+    let [mut pushing, mut waiting, tracking] = [0, 1, 1].map(|worker| served.client(worker));
+    let own = &mut Default::default();
+    served.server.tracking.begin(&tracking.handle, TrackFlags::BCAST, 0, own, &[b"to"]);
+    let waiter = served.wait(&mut waiting, "BLMOVE from to LEFT RIGHT 0");
+    assert_eq!(served.ask(&mut pushing, "RPUSH from a"), ":1");
+    assert!(matches!(waiter.take_outcome(), Some(Outcome::Served(..))));
+    let mailbox = served.server.pubsub.mailbox(1);
+    assert!(mailbox.has_mail());
+    let arrived = pin!(mailbox.arrived.notified());
+    assert!(arrived.poll(&mut Context::from_waker(Waker::noop())).is_ready(), "nobody else looks there");
+}
