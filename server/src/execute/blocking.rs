@@ -9,7 +9,7 @@
 //! Order of locks: the gate, a waiter's outcome, the keys that its command latches; the queues are locked
 //! last and for a moment. So a command that holds latches must not touch an outcome.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -131,8 +131,16 @@ pub struct Blocking {
     waiting: AtomicUsize,
     /// Those that no key can serve (`WAIT`, `WAITAOF`).
     keyless: Mutex<Vec<Arc<Waiter>>>,
-    /// Keys whose waiters could not be served for want of room in the log, or for a pause.
-    postponed: Mutex<Vec<Place>>,
+    /// Keys whose waiters could not be served for want of room in the log, for a pause, or because somebody
+    /// had a latch for long.
+    postponed: Mutex<Postponed>,
+}
+
+/// Keys to be tried again, in their order.
+#[derive(Debug, Default)]
+struct Postponed {
+    places: Vec<Place>,
+    known: HashSet<Place>,
 }
 
 impl Blocking {
@@ -263,9 +271,9 @@ impl Blocking {
         }
     }
 
-    /// Whether there are keys whose waiters could not be served for want of room in the log, or for a pause.
+    /// Whether there are keys whose waiters could not be served.
     pub fn has_postponed(&self) -> bool {
-        !self.postponed.lock().is_empty()
+        !self.postponed.lock().places.is_empty()
     }
 
     /// Adds the keys to `ready` that `batch` may have given something. `false` if no client waits for keys.
@@ -289,14 +297,23 @@ impl Blocking {
         true
     }
 
-    /// Notes a key whose waiters could not be served for want of room in the log, or for a pause.
-    pub(crate) fn postpone(&self, place: Place) {
-        self.postponed.lock().push(place);
+    /// Notes keys whose waiters could not be served, behind those that are noted already.
+    pub(crate) fn postpone(&self, places: impl Iterator<Item = Place>) {
+        let mut places = places.peekable();
+        if places.peek().is_none() {
+            return;
+        }
+        let mut postponed = self.postponed.lock();
+        for place in places {
+            if postponed.known.insert(place.clone()) {
+                postponed.places.push(place);
+            }
+        }
     }
 
-    /// Takes the keys whose waiters could not be served for want of room in the log, or for a pause.
+    /// Takes the keys whose waiters could not be served.
     pub(crate) fn take_postponed(&self) -> Vec<Place> {
-        std::mem::take(&mut *self.postponed.lock())
+        std::mem::take(&mut *self.postponed.lock()).places
     }
 
     fn places_of(&self, db: u8) -> Vec<Place> {

@@ -122,7 +122,7 @@ impl Worker {
         self.server.revealable()
     }
 
-    /// Serves clients that wait for keys and could not be served before, if nothing is in their way now.
+    /// Serves clients that wait for keys and could not be served before, if nothing may be in their way now.
     pub(super) fn serve_postponed(&self) {
         let server = &self.server;
         let is_due = || server.has_room() && !server.pause.holds(true, server.clock.unix_ms());

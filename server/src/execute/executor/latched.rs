@@ -57,7 +57,8 @@ impl Executor<'_> {
             }
         };
         let access = if command.flags.has(Flags::WRITE) { Access::Write } else { Access::Read };
-        let latched = session.latch_within(&keys, access, self.now, Some(LATCH_WAIT));
+        let limit = Some(if self.serving { self.stand_in_wait } else { LATCH_WAIT });
+        let latched = session.latch_within(&keys, access, self.now, limit);
         let mut latched = latched.ok_or(CommandError::GateBusy)?;
         if access == Access::Write {
             latched.expire(&keys, self.group)?;
@@ -102,8 +103,7 @@ impl Executor<'_> {
         if met_expired {
             // The keys are missing for everybody already. If the log refuses this, or somebody has them for
             // long, the expirer tries again.
-            if let Some(mut latched) = session.latch_within(&keys, Access::Write, self.now, Some(LATCH_WAIT))
-            {
+            if let Some(mut latched) = session.latch_within(&keys, Access::Write, self.now, limit) {
                 let _ = latched.expire(&keys, self.group);
                 latched.release();
             }

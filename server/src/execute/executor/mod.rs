@@ -22,7 +22,7 @@ mod waiters_tests;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tarn_engine::Group;
 use tarn_engine::record::{Batch, Lsn, UnixMs};
@@ -31,6 +31,7 @@ use tarn_resp::Args;
 use tarn_resp::Writer;
 
 use self::resolve::{Resolved, is_http, resolve, unknown};
+use self::waiters::STAND_IN_WAIT;
 use crate::config::{DebugAccess, EventClasses};
 use crate::error::CommandError;
 use crate::execute::call::{Call, note_large};
@@ -70,6 +71,8 @@ pub struct Executor<'e> {
     ready: VecDeque<(u8, Box<[u8]>)>,
     /// Whether waiting clients are being served.
     serving: bool,
+    /// How long latches are waited for while they are.
+    stand_in_wait: Duration,
     /// Clients asked for changes up to here to become durable at once.
     demanded: Lsn,
     /// Whether changes have to become durable within a second.
@@ -101,6 +104,7 @@ impl<'e> Executor<'e> {
             has_room: server.has_room(),
             ready: VecDeque::new(),
             serving: false,
+            stand_in_wait: STAND_IN_WAIT,
             demanded: Lsn::ZERO,
             wants_sync: false,
             refused_at: Lsn::ZERO,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tarn_engine::record::{Batch, Kind};
@@ -10,13 +11,22 @@ use super::Executor;
 use crate::execute::blocking::{Outcome, Waiter};
 use crate::execute::client::{After, Client};
 
+/// The longest wait for latches in the stead of a client that waits: others that only use a key give it back
+/// by then. Who serves others has clients of its own. Behind one that was waited for in vain nothing is
+/// waited for.
+pub(super) const STAND_IN_WAIT: Duration = Duration::from_millis(2);
+/// Keys whose waiters cannot be served, and which are tried at once, at most. Others come first the next
+/// time.
+pub(super) const VAIN_MAX: usize = 64;
+
 /// The outcome of running a waiter's command.
 enum Served {
     /// The waiter is done, by this or by something else.
     Done,
     /// There is nothing for it.
     FoundNothing,
-    /// The log has no room for it, or writes are paused. It keeps its place in the queues.
+    /// The log has no room for it, writes are paused, or somebody has a key for long. It keeps its place in
+    /// the queues.
     Later,
 }
 
@@ -35,8 +45,8 @@ impl Executor<'_> {
         self.serve_queued();
     }
 
-    /// Serves clients that could not be served for want of room in the log or for a pause, now that
-    /// nothing is in their way.
+    /// Serves clients that could not be served for want of room in the log, for a pause or for a latch, now
+    /// that nothing may be in their way.
     pub(crate) fn serve_postponed(&mut self) {
         self.ready.extend(self.server.blocking.take_postponed());
         self.serve_queued();
@@ -53,19 +63,29 @@ impl Executor<'_> {
         // served them.
         let stopwatch = &self.server.stats.workers[self.worker].stopwatch;
         let mark = stopwatch.mark();
-        while let Some(place) = self.ready.pop_front() {
+        self.stand_in_wait = STAND_IN_WAIT;
+        let mut vain = Vec::new();
+        while vain.len() < VAIN_MAX
+            && let Some(place) = self.ready.pop_front()
+        {
+            let mut is_vain = false;
             let mut exhausted = SmallVec::<[Kind; 2]>::new();
             while let Some(waiter) = self.server.blocking.first(&place, &exhausted) {
                 match self.serve(&waiter, &place.1) {
                     Served::Done => {}
                     Served::FoundNothing => exhausted.extend(waiter.request.kind),
                     Served::Later => {
-                        self.server.blocking.postpone(place.clone());
+                        is_vain = true;
+                        self.stand_in_wait = Duration::ZERO;
                         exhausted.extend(waiter.request.kind);
                     }
                 }
             }
+            if is_vain {
+                vain.push(place);
+            }
         }
+        self.server.blocking.postpone(self.ready.drain(..).chain(vain));
         stopwatch.go_back_to(mark);
         self.serving = false;
     }

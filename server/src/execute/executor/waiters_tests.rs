@@ -5,19 +5,21 @@
 use std::cell::RefCell;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::task::{Context, Waker};
 
 use tarn_engine::checkpoint::Checkpoints;
 use tarn_engine::io::{ManualClock, SimDisk, SimOptions};
-use tarn_engine::{Background, Engine, Group};
+use tarn_engine::session::Access;
+use tarn_engine::{Background, Engine, Group, KeyRef};
 use tarn_resp::OwnedArgs;
 
 use super::Executor;
+use super::waiters::VAIN_MAX;
 use crate::Services;
 use crate::commands;
 use crate::config::{Config, ConfigStore};
-use crate::execute::blocking::{Outcome, Waiter};
+use crate::execute::blocking::{Outcome, Waiter, give_up};
 use crate::execute::client::{After, Client};
 use crate::net::address::Address;
 use crate::net::handle::ClientHandle;
@@ -88,4 +90,37 @@ fn a_worker_is_woken_for_messages_of_what_another_runs_in_the_stead_of_its_clien
     assert!(mailbox.has_mail());
     let arrived = pin!(mailbox.arrived.notified());
     assert!(arrived.poll(&mut Context::from_waker(Waker::noop())).is_ready(), "nobody else looks there");
+}
+
+#[test]
+fn keys_that_somebody_has_for_long_are_tried_behind_all_others_the_next_time() {
+    let served = Served::new();
+    let [mut pushing, mut waiting, mut reading] = [0, 1, 0].map(|worker| served.client(worker));
+    let keys: Vec<String> = (0..2 * VAIN_MAX).map(|number| format!("key{number}")).collect();
+    let waiter = served.wait(&mut waiting, &format!("BLPOP {} 0", keys.join(" ")));
+    let places: Vec<_> = keys.iter().map(|key| (0, Box::from(key.as_bytes()))).collect();
+    let (held, let_go) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let session = served.server.engine().unwrap().enter_in_turn(2);
+            let refs: Vec<_> = keys.iter().map(|key| KeyRef::of(0, key.as_bytes())).collect();
+            let latched = session.latch(&refs, Access::Write, NOW);
+            held.wait();
+            let_go.wait();
+            latched.release();
+        });
+        held.wait();
+        served.execute(0, |executor| executor.serve_waiter(&waiter));
+        let_go.wait();
+    });
+    let postponed = served.server.blocking.take_postponed();
+    assert_eq!(postponed, [&places[VAIN_MAX..], &places[..VAIN_MAX]].concat());
+    // Each of them once.
+    served.server.blocking.postpone(postponed.iter().cloned());
+    served.server.blocking.postpone(postponed.into_iter());
+    assert_eq!(served.server.blocking.take_postponed().len(), places.len());
+    assert_eq!(served.ask(&mut pushing, "RPUSH key0 a"), ":1");
+    assert!(matches!(waiter.take_outcome(), Some(Outcome::Served(..))));
+    assert_eq!(served.ask(&mut reading, "LLEN key0"), ":0");
+    give_up(&served.server.blocking, &waiter);
 }
