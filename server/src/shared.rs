@@ -133,7 +133,7 @@ impl Shared {
         }
     }
 
-    /// The way of messages to clients. `worker` is the one that calls, whoever the client is; `None` for another
+    /// The way of messages to clients. `worker` is the one that calls, for any client; `None` for another
     /// thread.
     pub fn post(&self, worker: Option<usize>) -> Post<'_> {
         Post { pubsub: &self.pubsub, clients: &self.clients, worker }
@@ -237,9 +237,20 @@ impl Shared {
     }
 
     /// Whether a thread that is no worker may change keys for a client: writes are not paused, and the log
-    /// keeps up.
+    /// keeps up, as do the clients that are told of changes.
     pub fn may_change(&self) -> bool {
-        !self.pause.holds(true, self.clock.unix_ms()) && self.has_room()
+        !self.pause.holds(true, self.clock.unix_ms())
+            && self.has_room()
+            && !(self.tracking.is_on() && self.pubsub.is_full())
+    }
+
+    /// Tells the clients that track keys that such a thread has changed these, the last as `lsn`. REQUIRES:
+    /// as `Tracking::tell_readers`.
+    pub fn tell_changed(&self, keys: &[&[u8]], lsn: Lsn) {
+        if self.tracking.is_on() {
+            self.tracking.tell_readers(keys, lsn, None, self.post(None));
+            self.tracking.tell_by_prefix(keys, lsn, None, self.post(None));
+        }
     }
 
     /// Counts changes that such a thread has made.

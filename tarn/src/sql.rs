@@ -12,6 +12,7 @@ use tarn_analytics::{
     WireOptions, sqlstate,
 };
 pub(crate) use tarn_analytics::{DECLARATION_FILES, parquet_of, runs_apart};
+use tarn_engine::record::Lsn;
 use tarn_server::Services;
 use tarn_server::analytics::sql::{Answer, Asked, Cell};
 use tarn_server::config::{Config, SqlTls};
@@ -136,6 +137,12 @@ struct Changing(Weak<Services>);
 impl Changes for Changing {
     fn may_change(&self) -> bool {
         self.0.upgrade().is_none_or(|server| server.may_change())
+    }
+
+    fn tell(&self, keys: &[&[u8]], lsn: Lsn) {
+        if let Some(server) = self.0.upgrade() {
+            server.tell_changed(keys, lsn);
+        }
     }
 
     fn count(&self, changes: usize) {

@@ -197,6 +197,7 @@ fn writes_are_refused_while_checkpoints_in_the_background_fail() {
     let ending = Ending::start(&[]);
     let mut client = ending.connect();
     assert_eq!(client.ask("SET k 1"), "+OK");
+    assert_eq!(client.ask("FT.CREATE hats ON HASH SCHEMA f TEXT"), "+OK");
     ending.break_checkpoints(true);
     assert!(client.ask("SAVE").starts_with("-ERR"));
     assert_eq!(client.ask("SET k 2"), "+OK", "who asked for it has been told");
@@ -206,6 +207,8 @@ fn writes_are_refused_while_checkpoints_in_the_background_fail() {
     assert!(refusal.starts_with("-MISCONF "), "{refusal}");
     assert!(refusal.contains("stop-writes-on-bgsave-error"), "{refusal}");
     assert_eq!(client.ask("GET k"), "2");
+    assert!(client.ask("FT.DROPINDEX hats DD").starts_with("-MISCONF "));
+    assert_eq!(client.ask("FT.DROPINDEX hats"), "+OK", "that leaves the keys");
     assert_eq!(client.ask("MULTI"), "+OK");
     assert!(client.ask("DEL k").starts_with("-MISCONF "));
     assert!(client.ask("EXEC").starts_with("-EXECABORT "));

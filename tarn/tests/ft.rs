@@ -146,6 +146,23 @@ fn keys_that_go_with_their_index_count_as_changes() {
 }
 
 #[test]
+fn who_tracks_keys_is_told_of_those_that_go_with_their_index() {
+    let running = Running::start(&[]);
+    let (mut client, mut told, mut tracking) = (running.connect(), running.connect(), running.connect());
+    fill_with_many(&mut client);
+    let id = told.ask("CLIENT ID").replace(':', "");
+    told.whole("SUBSCRIBE __redis__:invalidate");
+    assert_eq!(tracking.ask(&format!("CLIENT TRACKING on REDIRECT {id} BCAST")), "+OK");
+    assert_eq!(client.ask("FT.DROPINDEX flights DD"), "+OK");
+    let mut keys = 0;
+    while keys < MANY {
+        let message = told.reply();
+        assert!(message.contains("$flight:"), "{message}");
+        keys += message.matches("$flight:").count();
+    }
+}
+
+#[test]
 fn a_pause_of_writes_holds_back_the_keys_that_go_with_their_index() {
     let running = Running::start(&["--threads", "2"]);
     let (mut client, mut dropping) = (running.connect(), running.connect());

@@ -77,7 +77,7 @@ async fn delete_part(
                 return Ok(None);
             }
             let engine = handle.engine().ok_or_else(|| "the store is not there".to_owned())?;
-            match delete(&engine, &keys, kind) {
+            match delete(&handle, &engine, &keys, kind) {
                 Ok((lsn, number)) => {
                     handle.count_changes(number);
                     Ok(Some(lsn))
@@ -93,17 +93,26 @@ async fn delete_part(
     }
 }
 
-/// Deletes those keys that hold such a value; returns the `Lsn` of the last, and how many they are.
-fn delete(engine: &Engine, keys: &[Vec<u8>], kind: ValueKind) -> Result<(Lsn, usize), CommitError> {
+/// Deletes those keys that hold such a value, and tells of that; returns the `Lsn` of the last, and how many
+/// they are.
+fn delete(
+    store: &StoreHandle,
+    engine: &Engine,
+    keys: &[Vec<u8>],
+    kind: ValueKind,
+) -> Result<(Lsn, usize), CommitError> {
     let refs: Vec<KeyRef<'_>> = keys.iter().map(|key| KeyRef::of(DB, key)).collect();
     let session = engine.enter_behind();
     let mut latched = session.latch(&refs, Access::Write, engine.now());
-    let there = refs.iter().filter(|key| latched.find(**key).is_some_and(|entry| entry.kind() == kind));
-    let delete =
-        |key: &KeyRef<'_>| Write::Key { db: DB, key: key.key.to_vec().into(), change: Change::Delete };
-    let batch: Batch<'_> = there.map(delete).collect();
-    if batch.is_empty() {
+    let is_there = |key: &&KeyRef<'_>| latched.find(**key).is_some_and(|entry| entry.kind() == kind);
+    let there: Vec<&[u8]> = refs.iter().filter(is_there).map(|key| key.key).collect();
+    if there.is_empty() {
         return Ok((Lsn::default(), 0));
     }
-    Ok((latched.commit(&batch, &mut Group::default())?, batch.len()))
+    let delete = |key: &&[u8]| Write::Key { db: DB, key: key.to_vec().into(), change: Change::Delete };
+    let batch: Batch<'_> = there.iter().map(delete).collect();
+    let lsn = latched.commit(&batch, &mut Group::default())?;
+    store.tell_changed(&there, lsn);
+    latched.release();
+    Ok((lsn, there.len()))
 }

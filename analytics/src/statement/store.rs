@@ -18,6 +18,10 @@ pub trait Changes: Send + Sync {
     /// Whether keys may be changed now; if not, they may later.
     fn may_change(&self) -> bool;
 
+    /// Tells those who keep copies of these keys that they have been changed, the last as `lsn`. Called while
+    /// the keys are latched.
+    fn tell(&self, keys: &[&[u8]], lsn: Lsn);
+
     /// Counts so many changes, which have been made.
     fn count(&self, changes: usize);
 }
@@ -76,6 +80,13 @@ impl StoreHandle {
     /// Whether keys may be changed now; if not, they may later.
     pub(crate) fn may_change(&self) -> bool {
         self.changes.get().is_none_or(|changes| changes.may_change())
+    }
+
+    /// Tells of changed keys, as [`Changes::tell`]. REQUIRES: they are latched still.
+    pub(crate) fn tell_changed(&self, keys: &[&[u8]], lsn: Lsn) {
+        if let Some(changes) = self.changes.get() {
+            changes.tell(keys, lsn);
+        }
     }
 
     /// Counts changes of keys that have been made.

@@ -9,8 +9,8 @@ use crate::error::CommandError;
 use crate::execute::client::After;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
+use crate::execute::executor::stops_writes;
 use crate::execute::spec::Flags;
-use crate::execute::tracking::tell_all;
 
 const READS: Flags = Flags::READONLY.with(Flags::NO_MULTI).with(Flags::NOSCRIPT);
 const DECLARES: Flags = Flags::NO_MULTI.with(Flags::NOSCRIPT);
@@ -60,6 +60,10 @@ fn ft<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> 
     let mut searching = match cx.client.searching.take() {
         Some(searching) => searching,
         None => {
+            let deletes = args.at(0).eq_ignore_ascii_case(b"ft.dropindex") && args.len() > 2;
+            if deletes && stops_writes(cx.server) {
+                return Err(CommandError::CheckpointsFail);
+            }
             let is_resp3 = cx.reply.protocol() == Protocol::Resp3;
             let words = args.iter().map(<[u8]>::to_vec).collect();
             cx.server.search().ok_or_else(|| not_there(&args[0]))?.ask(words, cx.db, is_resp3)
@@ -68,12 +72,6 @@ fn ft<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> 
     let answer = searching.answer();
     if answer.is_some() {
         cx.see_if_strict();
-        let deletes = args.at(0).eq_ignore_ascii_case(b"ft.dropindex") && args.len() > 2;
-        if deletes && cx.server.tracking.is_on() {
-            // Its keys were deleted elsewhere, or some of them.
-            let newest = cx.keys.newest();
-            tell_all(cx.server, cx.client, newest);
-        }
     }
     match answer {
         Some(Ok(answer)) => reply(&mut cx.reply, &answer),

@@ -245,10 +245,7 @@ fn publications(classes: EventClasses, event: &str, db: u8, key: &[u8]) -> impl 
 
 /// Tells that a key has expired and was deleted as `lsn`.
 pub(crate) fn tell_expired(server: &Shared, db: u8, key: &[u8], lsn: Lsn) {
-    if server.tracking.is_on() {
-        server.tracking.tell_readers(&[key], lsn, None, server.post(None));
-        server.tracking.tell_by_prefix(&[key], lsn, None, server.post(None));
-    }
+    server.tell_changed(&[key], lsn);
     let Some(classes) = server.live.event_classes() else { return };
     if classes.has(EventClasses::EXPIRED) {
         for Publication { kind, channel, payload } in publications(classes, "expired", db, key) {
