@@ -75,6 +75,26 @@ fn clients_that_wait_for_the_keys_of_an_endless_script_keep_no_worker_from_endin
     assert_eq!(third.ask("GET k"), "1");
 }
 
+#[test]
+fn a_transaction_that_goes_through_all_keys_waits_for_those_of_a_script() {
+    let running = Running::start(&["--threads", "2"]);
+    let [mut one, mut other] = two(&running);
+    for (number, (request, found)) in
+        [("SCAN 0", "*[$0 *[$k]]"), ("KEYS *", "*[$k]"), ("RANDOMKEY", "$k")].into_iter().enumerate()
+    {
+        let script = format!(
+            "redis.call('SET', KEYS[1], 1) redis.log(redis.LOG_WARNING, 'it has begun {number}') \
+             local began = redis.call('TIME')[1] repeat until redis.call('TIME')[1] - began > 1"
+        );
+        one.send(&format!("EVAL \"{script}\" 1 k"));
+        eventually(|| running.folder.messages().contains(&format!("it has begun {number}")).then_some(()));
+        assert_eq!(other.ask("MULTI"), "+OK");
+        assert_eq!(other.ask(request), "+QUEUED");
+        assert_eq!(other.whole("EXEC"), format!("*[{found}]"), "{request}");
+        assert_eq!(one.reply(), "$-1");
+    }
+}
+
 /// Waits until the server tells that a script has run for long.
 fn wait_until_overdue(running: &Running) {
     eventually(|| running.folder.messages().contains("a script has run for").then_some(()));

@@ -220,7 +220,7 @@ impl Executor<'_> {
             let db = client.db;
             let requests = Requests { server, worker: self.worker, now: self.now, by_script: false };
             let at = out.len();
-            let batch = requests.run(command, *slot, args, latched, client, out);
+            let batch = requests.run(command, *slot, args, latched, client, out)?;
             client.keep_forced(&out[at..]);
             requests.stage(command, args, db, batch, latched, &mut staged, client);
         }
@@ -240,6 +240,9 @@ pub(super) struct Requests<'r> {
 
 impl Requests<'_> {
     /// Runs one request, and returns its changes, which are to be staged. One that fails replies its error.
+    /// An error says that it is to be run again, as a latch would take long, and that nothing has happened:
+    /// it is a lone request of a transaction that looks at keys which it does not declare. A script that does
+    /// so has the store for itself.
     pub(super) fn run<'a>(
         &self,
         command: &'static Command,
@@ -248,7 +251,7 @@ impl Requests<'_> {
         latched: &Latched<'_>,
         client: &mut Client,
         out: &mut Vec<u8>,
-    ) -> Batch<'a> {
+    ) -> Result<Batch<'a>, CommandError> {
         let server = self.server;
         let (start, before, db) = (out.len(), latched.lookups(), client.db);
         let mut batch = Batch::new();
@@ -256,6 +259,10 @@ impl Requests<'_> {
         let call = Call::begin(server, self.worker, command, slot, args, None);
         let result = run_in(command, latched, &mut batch, client, server, args, out);
         call.finish(client, args, self.now, &result);
+        if !self.by_script && matches!(result, Err(CommandError::GateBusy)) {
+            out.truncate(start);
+            return Err(CommandError::GateBusy);
+        }
         if let Some(since) = hot_since {
             note_hot(server, command, db, args, since, out.len() - start);
         }
@@ -281,7 +288,7 @@ impl Requests<'_> {
             counter::add(&stats.hits, hits - before.0);
             counter::add(&stats.misses, misses - before.1);
         }
-        batch
+        Ok(batch)
     }
 
     /// Lets the requests that follow see the changes of one that ran in database `db`, and stages its events.

@@ -492,13 +492,14 @@ impl Host for Caller<'_, '_, '_, '_> {
             self.staged.note_kept(&args);
             let args = self.arena.alloc(args).as_args();
             let batch = requests.run(command, slot, args, self.latched, self.client, out);
+            let batch = batch.unwrap_or_default();
             if !batch.is_empty() {
                 self.run.note_write();
             }
             requests.stage(command, args, db, batch, self.latched, self.staged, self.client);
         } else {
             let published = self.client.staged.len();
-            requests.run(command, slot, args.as_args(), self.latched, self.client, out);
+            let _ = requests.run(command, slot, args.as_args(), self.latched, self.client, out);
             if self.client.staged.len() > published {
                 // They are kept until the script ends.
                 self.staged.note_kept(&args);
