@@ -123,6 +123,48 @@ fn an_index_is_dropped_with_its_keys_for_good() {
     assert_eq!(eventually(size), ":2");
 }
 
+#[test]
+fn names_and_declarations_and_the_words_of_a_query_have_limits() {
+    let running = Running::start(&[]);
+    let mut client = running.connect();
+    let fields: Vec<String> = (0..10).map(|number| format!("f{number} TEXT")).collect();
+    assert_eq!(client.ask(&format!("FT.CREATE shop ON HASH SCHEMA {}", fields.join(" "))), "+OK");
+    let (longest, longer) = ("n".repeat(1024), "n".repeat(1025));
+    for request in ["FT.ALIASADD NAME shop", "FT.DICTADD NAME term", "FT.SYNUPDATE shop NAME term"] {
+        let reply = client.ask(&request.replace("NAME", &longer));
+        assert!(reply.starts_with('-') && reply.contains("a name has at most 1024 bytes"), "{reply}");
+        let reply = client.ask(&request.replace("NAME", &longest));
+        assert!(!reply.starts_with('-'), "{reply}");
+    }
+    assert!(client.ask(&format!("FT.CREATE {longer} ON HASH SCHEMA f TEXT")).starts_with("-"));
+    let mut declare = |number: usize| {
+        let field = |part: usize| format!("{} AS f{number}p{part} TEXT", "f".repeat(1000));
+        client.ask(&format!("FT.ALTER shop SCHEMA ADD {}", (0..50).map(field).collect::<Vec<_>>().join(" ")))
+    };
+    let refused = (0..30).map(&mut declare).find(|reply| reply != "+OK").unwrap();
+    assert!(refused.contains("an index is declared by at most"), "{refused}");
+
+    // Words, of which each stands for 2 MB of others.
+    assert_eq!(
+        client.ask(
+            "FT.CREATE hats ON HASH SCHEMA f0 TEXT f1 TEXT f2 TEXT f3 TEXT f4 TEXT f5 TEXT \
+                           f6 TEXT f7 TEXT f8 TEXT f9 TEXT"
+        ),
+        "+OK"
+    );
+    assert_eq!(client.ask("HSET hat f3 cap0x7"), ":1");
+    for part in 0..40 {
+        let words: Vec<String> = (0..1600).map(|number| format!("cap{part}x{number}")).collect();
+        assert_eq!(client.ask(&format!("FT.SYNUPDATE hats g hat {}", words.join(" "))), "+OK");
+    }
+    assert_eq!(client.whole("FT.SEARCH hats @f3:hat NOCONTENT"), "*[:1 $hat]");
+    let refused = client.ask("FT.SEARCH hats hat NOCONTENT");
+    assert!(refused.contains("the query looks for more than"), "{refused}");
+    let many = (0..20).map(|number| format!("@f3:cap0x{number}")).collect::<Vec<_>>().join("|");
+    let refused = client.ask(&format!("FT.SEARCH hats {many} NOCONTENT"));
+    assert!(refused.contains("the query looks for more than"), "{refused}");
+}
+
 /// Keys of an index that are more than are deleted at once.
 const MANY: usize = 3_000;
 

@@ -23,8 +23,12 @@ use super::words::Words;
 pub(crate) const FILE: &str = "search.json";
 /// Indexes that there may be, and aliases, and dictionaries.
 const INDEXES_MAX: usize = 1000;
-/// Bytes of the terms of all dictionaries, and of the synonyms of an index: a change writes them all.
+/// Bytes of the terms of all dictionaries, and of the synonyms of all indexes: a change writes them all.
 const TERMS_BYTES_MAX: usize = 4 << 20;
+/// Bytes of the name of an index, an alias, a dictionary, or a group of synonyms.
+const NAME_BYTES_MAX: usize = 1024;
+/// Bytes of the words that declare an index.
+const INDEX_BYTES_MAX: usize = 1 << 20;
 
 /// Terms.
 pub(super) type Terms = BTreeSet<String>;
@@ -139,6 +143,8 @@ impl DeclaredIndexes {
 
     /// Declares an index.
     pub(super) fn create(&self, index: Index) -> Result<(), SearchError> {
+        check_name(&index.name)?;
+        check_words(&index)?;
         let turn = self.declared.turn();
         let mut new = All::clone(&turn.now());
         if new.index(&index.name).is_some() {
@@ -153,6 +159,7 @@ impl DeclaredIndexes {
     pub(super) fn add(&self, name: &str, words: &mut Words<'_>) -> Result<(), SearchError> {
         self.change(name, |index| {
             index.words.extend_from_slice(words.rest());
+            check_words(index)?;
             index.add(words)
         })
     }
@@ -183,6 +190,7 @@ impl DeclaredIndexes {
 
     /// Makes a name an alias of an index. It must not be one yet, unless it may be moved.
     pub(super) fn add_alias(&self, alias: &str, index: &str, may_move: bool) -> Result<(), SearchError> {
+        check_name(alias)?;
         let turn = self.declared.turn();
         let mut new = All::clone(&turn.now());
         if !new.indexes.contains_key(index) {
@@ -206,11 +214,16 @@ impl DeclaredIndexes {
 
     /// Adds words to a group of synonyms of an index.
     pub(super) fn add_synonyms(&self, name: &str, group: &str, terms: &[String]) -> Result<(), SearchError> {
-        self.change(name, |index| {
-            let group = index.synonyms.entry(group.to_owned()).or_default();
-            group.extend(terms.iter().map(|term| term.to_lowercase()));
-            check_bytes(index.synonyms.values())
-        })
+        check_name(group)?;
+        let turn = self.declared.turn();
+        let mut new = All::clone(&turn.now());
+        let name = new.index(name).ok_or(SearchError::UnknownIndex)?.name.clone();
+        let index = new.indexes.get_mut(&name).map(Arc::make_mut).ok_or(SearchError::UnknownIndex)?;
+        let known = index.synonyms.entry(group.to_owned()).or_default();
+        known.extend(terms.iter().map(|term| term.to_lowercase()));
+        let groups = new.indexes.values().flat_map(|index| &index.synonyms);
+        check_bytes(groups.flat_map(|(group, terms)| terms.iter().chain([group])))?;
+        self.publish(&turn, new)
     }
 
     /// The terms of a dictionary.
@@ -220,6 +233,7 @@ impl DeclaredIndexes {
 
     /// Adds terms to a dictionary, and makes it if it is missing; returns how many are new.
     pub(super) fn add_terms(&self, name: &str, terms: &[String]) -> Result<usize, SearchError> {
+        check_name(name)?;
         let turn = self.declared.turn();
         let mut new = All::clone(&turn.now());
         if !new.dictionaries.contains_key(name) {
@@ -227,7 +241,7 @@ impl DeclaredIndexes {
         }
         let known = Arc::make_mut(new.dictionaries.entry(name.to_owned()).or_default());
         let added = terms.iter().filter(|term| known.insert((*term).clone())).count();
-        check_bytes(new.dictionaries.values().map(|terms| &**terms))?;
+        check_bytes(new.dictionaries.values().flat_map(|terms| terms.iter()))?;
         self.publish(&turn, new)?;
         Ok(added)
     }
@@ -255,8 +269,25 @@ fn check_count(there: usize, what: &str) -> Result<(), SearchError> {
     }
 }
 
-fn check_bytes<'t>(all: impl Iterator<Item = &'t Terms>) -> Result<(), SearchError> {
-    let bytes: usize = all.flatten().map(|term| term.len() + size_of::<String>()).sum();
+fn check_name(name: &str) -> Result<(), SearchError> {
+    match name.len() <= NAME_BYTES_MAX {
+        true => Ok(()),
+        false => Err(SearchError::refused(format!("a name has at most {NAME_BYTES_MAX} bytes"))),
+    }
+}
+
+fn check_words(index: &Index) -> Result<(), SearchError> {
+    let bytes: usize = index.words.iter().map(|word| word.len() + size_of::<String>()).sum();
+    match bytes <= INDEX_BYTES_MAX {
+        true => Ok(()),
+        false => {
+            Err(SearchError::refused(format!("an index is declared by at most {INDEX_BYTES_MAX} bytes")))
+        }
+    }
+}
+
+fn check_bytes<'t>(all: impl Iterator<Item = &'t String>) -> Result<(), SearchError> {
+    let bytes: usize = all.map(|term| term.len() + size_of::<String>()).sum();
     match bytes <= TERMS_BYTES_MAX {
         true => Ok(()),
         false => Err(SearchError::refused(format!("the terms have more than {TERMS_BYTES_MAX} bytes"))),

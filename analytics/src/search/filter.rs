@@ -9,6 +9,11 @@ use super::matching::{Pattern, Rule, matches};
 use super::parser::{Bound, Query};
 use super::table::{Table, column};
 
+/// Bytes of the words that a query looks for, their synonyms among them, once for each field.
+const WORDS_BYTES_MAX: usize = 16 << 20;
+/// Bytes of a condition on one field, about, beside its words.
+const CONDITION_BYTES: usize = 64;
+
 /// The condition on the keys that a query matches; `None` if it matches all. Words without a field are looked
 /// for in `in_fields`, or in all fields if there are none.
 pub(super) fn filter_of(
@@ -101,6 +106,13 @@ fn words(fields: Option<&[String]>, pattern: &Pattern, table: &mut Table<'_>) ->
         }
         pattern => pattern.clone(),
     };
+    table.words_bytes += attributes.len() * (CONDITION_BYTES + pattern.bytes());
+    if table.words_bytes > WORDS_BYTES_MAX {
+        return Err(SearchError::refused(format!(
+            "the query looks for more than {WORDS_BYTES_MAX} bytes of words in all its fields, with the \
+             synonyms of its words: ask for fewer words, or in fewer fields"
+        )));
+    }
     let mut found = Vec::new();
     for attribute in attributes {
         if !matches!(attribute.form, Form::Text { .. }) {

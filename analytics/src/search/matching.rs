@@ -51,6 +51,16 @@ impl Pattern {
         Pattern::Part { text, is_open_before, is_open_behind }
     }
 
+    /// Bytes of memory that its words take, about.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Pattern::Phrase(words) | Pattern::OneOf(words) => {
+                words.iter().map(|word| word.len() + size_of::<String>()).sum()
+            }
+            Pattern::Part { text, .. } => text.len(),
+        }
+    }
+
     fn lowered(self) -> Pattern {
         match self {
             Pattern::Phrase(words) => {

@@ -24,12 +24,14 @@ pub(super) struct Table<'i> {
     /// The index.
     pub index: &'i Index,
     wanted: Vec<(Source, DataType)>,
+    /// Bytes of the words that its filter looks for, once for each column.
+    pub words_bytes: usize,
 }
 
 impl<'i> Table<'i> {
     /// None yet.
     pub(super) fn of(index: &'i Index) -> Table<'i> {
-        Table { index, wanted: Vec::new() }
+        Table { index, wanted: Vec::new(), words_bytes: 0 }
     }
 
     /// The name of a column that shows this as this type.
