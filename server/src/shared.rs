@@ -21,6 +21,7 @@ use crate::net::pause::Pause;
 use crate::observe::hotkeys::HotKeys;
 use crate::observe::keyspace::{Counts, Keyspace};
 use crate::observe::process::Heap;
+use crate::observe::pulse::Pulse;
 use crate::observe::rates::Rates;
 use crate::observe::slowlog::SlowLog;
 use crate::observe::stats::Stats;
@@ -61,6 +62,8 @@ pub struct Shared {
     pub tracking: Tracking,
     /// Scripts, known and running.
     pub scripts: Scripts,
+    /// When each worker looked after its connections last.
+    pub(crate) pulse: Pulse,
     /// `CLIENT PAUSE`.
     pub pause: Pause,
     /// Numbers of keys that may be reported without waiting for the disk.
@@ -116,6 +119,7 @@ impl Shared {
             pubsub: PubSub::new(workers),
             tracking: Tracking::default(),
             scripts: Scripts::new(workers),
+            pulse: Pulse::new(workers),
             pause: Pause::default(),
             keyspace: Keyspace::default(),
             clock: Arc::new(SystemClock::new()),

@@ -160,6 +160,21 @@ fn who_connects_while_an_endless_script_occupies_the_only_worker_is_told_and_end
 }
 
 #[test]
+fn who_connects_while_the_worker_without_a_script_is_silent_is_dealt_to_the_spare_one() {
+    let (running, [mut one, mut other]) = started(&["--busy-reply-threshold", "500"]);
+    other.send("DEBUG SLEEP 3600");
+    one.send("EVAL \"while true do end\" 1 k");
+    wait_until_overdue(&running);
+    // Those that come before the worker counts as silent wait in vain.
+    eventually(|| {
+        let mut third = running.connect();
+        third.0.get_ref().set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        third.try_ask("SCRIPT KILL").filter(|reply| reply == "+OK")
+    });
+    assert!(one.reply().starts_with("-ERR Script killed by user"));
+}
+
+#[test]
 fn the_server_of_an_endless_script_on_the_only_worker_is_ended_by_who_connects() {
     let mut running = Running::start(&["--threads", "1", "--busy-reply-threshold", "50"]);
     let mut one = running.connect();

@@ -10,6 +10,7 @@ pub(crate) mod latency;
 pub(crate) mod ledger;
 pub(crate) mod logging;
 pub(crate) mod process;
+pub(crate) mod pulse;
 pub(crate) mod rates;
 pub(crate) mod seldom;
 pub(crate) mod slowlog;

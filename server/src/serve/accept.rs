@@ -160,12 +160,16 @@ impl Acceptor {
         let _ = self.incoming[worker].send((stream, handle));
     }
 
-    /// The next worker that no script has occupied for long; the spare one if there is none.
+    /// The next worker that no script has occupied for long; the spare one if there is none. While a script
+    /// runs for long, a worker that is silent for as long may wait for it: nobody could end the script there.
     fn choose_worker(&mut self) -> usize {
-        let running = &self.server.scripts.running;
+        let server = &self.server;
+        let (running, limit) = (&server.scripts.running, server.live.busy_reply_threshold().max(SILENCE_MIN));
+        let is_silent = |worker| running.is_busy() && server.pulse.is_silent(worker, limit);
         let workers = self.incoming.len() - 1;
         let mut in_turn = (0..workers).map(|step| (self.next + step) % workers);
-        let Some(worker) = in_turn.find(|worker| !running.is_overdue(*worker)) else { return workers };
+        let is_free = |worker: &usize| !running.is_overdue(*worker) && !is_silent(*worker);
+        let Some(worker) = in_turn.find(is_free) else { return workers };
         self.next = (worker + 1) % workers;
         worker
     }
@@ -173,3 +177,5 @@ impl Acceptor {
 
 /// The reply to one client too many.
 const FULL: &str = "-ERR max number of clients reached\r\n";
+/// A worker that looks after its connections ten times a second is not silent before.
+const SILENCE_MIN: Duration = Duration::from_millis(500);

@@ -109,6 +109,7 @@ fn serve(
             let mut ticks = tokio::time::interval(CRON);
             loop {
                 ticks.tick().await;
+                worker.server.pulse.beat(index);
                 // A mode that was switched lets replies out that were held.
                 worker.go_on();
                 worker.fetch_mail();
