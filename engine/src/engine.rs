@@ -130,11 +130,23 @@ impl Engine {
         Session::new(&self.store, self.store.enter(worker), false)
     }
 
+    /// As `enter_in_turn`; `None` if the gate stays closed for longer than the limit.
+    pub fn enter_in_turn_within(&self, worker: usize, limit: Duration) -> Option<Session<'_>> {
+        Some(Session::new(&self.store, self.store.enter_within(worker, limit)?, false))
+    }
+
     /// Sends off to the disk what the sessions of worker `worker` have committed.
     pub fn end_turn(&self, worker: usize) {
         if let Some(log) = &self.store.enter(worker).log {
             log.depart();
         }
+    }
+
+    /// As `end_turn`; `false`, and nothing is sent off, if the gate stays closed for longer than the limit.
+    pub fn end_turn_within(&self, worker: usize, limit: Duration) -> bool {
+        let Some(databases) = self.store.enter_within(worker, limit) else { return false };
+        databases.log.iter().for_each(Appender::depart);
+        true
     }
 
     /// Waits until every worker is out and keeps them out. While it waits for one that is slow, the others
@@ -200,6 +212,11 @@ impl Engine {
     /// Opens one view.
     pub fn open_view(&self, options: ViewOptions) -> Result<View, ViewError> {
         self.store.open_view(options)
+    }
+
+    /// See `Store::open_view_within`.
+    pub fn open_view_within(&self, options: ViewOptions, limit: Duration) -> Result<Option<View>, ViewError> {
+        self.store.open_view_within(options, limit)
     }
 
     /// A database as it is at each moment, without an instant.
@@ -309,6 +326,12 @@ impl Engine {
     }
 
     /// Values that wait to be freed in the background.
+    /// As `keyspace`, and the newest change that is counted; `None` if the gate stays closed for longer than
+    /// the limit.
+    pub fn keyspace_within(&self, limit: Duration) -> Option<(Vec<(usize, usize)>, Lsn)> {
+        self.store.keyspace_within(limit)
+    }
+
     pub fn pending_frees(&self) -> u64 {
         self.store.pending_frees()
     }

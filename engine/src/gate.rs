@@ -42,6 +42,15 @@ impl<T> Gates<T> {
         self.0[number].0.read_as(self.number(number))
     }
 
+    /// As `enter`; `None` if the gate stays closed for longer than the limit.
+    pub(crate) fn enter_within(
+        &self,
+        number: usize,
+        limit: Duration,
+    ) -> Option<RwLockReadGuard<'_, T, rank::Gate>> {
+        self.0[number].0.read_within(self.number(number), Some(limit))
+    }
+
     /// Waits until each thread has been out once, and holds nobody meanwhile. When it returns, a thread that
     /// is inside has entered since the call.
     ///
@@ -167,6 +176,16 @@ mod tests {
         assert_eq!(gates.try_close(Duration::ZERO).map(|closed| closed.len()), Some(3));
     }
 
+    #[test]
+    fn who_enters_with_a_limit_does_not_wait_for_a_gate_that_stays_closed() {
+        let gates = Gates::new(0..2);
+        let closed = gates.close();
+        let enters = || gates.enter_within(1, Duration::ZERO).is_some();
+        assert!(!std::thread::scope(|scope| scope.spawn(enters).join().unwrap()));
+        drop(closed);
+        assert!(enters());
+    }
+
     /// All but one of the threads are inside nearly always, for short times, and two for longer ones.
     #[test]
     fn busy_threads_keep_nobody_from_closing() {
@@ -213,8 +232,15 @@ mod model {
     }
 
     impl House {
-        fn enter(&self, number: usize) {
-            let copy = self.gates.enter(number);
+        fn enter(&self, number: usize, tries: bool) {
+            let copy = match tries {
+                false => self.gates.enter(number),
+                true => loop {
+                    if let Some(copy) = self.gates.enter_within(number, Duration::ZERO) {
+                        break copy;
+                    }
+                },
+            };
             self.inside.fetch_add(1, Ordering::SeqCst);
             self.begun[number].fetch_add(1, Ordering::SeqCst);
             assert_eq!(self.alone.load(Ordering::SeqCst), 0, "somebody has the store alone");
@@ -272,7 +298,8 @@ mod model {
                 spawn(Box::new(House::settle)),
             ];
             for number in 0..ENTERING {
-                threads.push(spawn(Box::new(move |house| (0..3).for_each(|_| house.enter(number)))));
+                let enter = move |house: &House| (0..3).for_each(|_| house.enter(number, number == 0));
+                threads.push(spawn(Box::new(enter)));
             }
             threads.into_iter().for_each(|thread| thread.join().unwrap());
             assert!((0..ENTERING).all(|number| *house.gates.enter(number) == 2));

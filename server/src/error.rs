@@ -113,6 +113,7 @@ impl From<CommitError> for CommandError {
         match error {
             CommitError::Log(LogError::Backlogged) => CommandError::LogBehind,
             CommitError::Unprepared => CommandError::Unprepared,
+            CommitError::GateClosed => CommandError::GateBusy,
             error => CommandError::LogRefuses(error.to_string()),
         }
     }

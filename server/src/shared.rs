@@ -4,10 +4,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tarn_engine::Engine;
-use tarn_engine::checkpoint::Source;
 use tarn_engine::io::{Clock, SystemClock};
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery::Progress;
@@ -31,6 +30,9 @@ use crate::store::{Kept, Store};
 
 /// Elements above which a command runs in steps: fewer take less than a step.
 const STEPS_FROM: usize = 1024;
+
+/// The longest wait for the gate of who only counts keys.
+const GATE_WAIT: Duration = Duration::from_millis(10);
 
 /// The state that all threads of a server share.
 pub struct Shared {
@@ -200,13 +202,14 @@ impl Shared {
     }
 
     /// Keys of each database, and how many of them expire, without what is not durable yet if replies wait
-    /// for that. Latches nothing, and waits for nothing but an open gate.
+    /// for that. Latches nothing. While somebody has the store for itself for long, they are those of before.
     ///
     /// REQUIRES: the caller is not inside the gate.
     pub fn keyspace(&self) -> Option<Counts> {
         let engine = self.engine()?;
-        let counts = engine.keyspace();
-        let newest = engine.newest();
+        let Some((counts, newest)) = engine.keyspace_within(GATE_WAIT) else {
+            return Some(self.keyspace.settled());
+        };
         let durable = self.durable().min(self.revealable());
         let is_durable = self.keyspace.note(&counts, newest, durable);
         Some(if is_durable || newest <= self.revealable() { counts } else { self.keyspace.settled() })

@@ -259,6 +259,30 @@ fn a_sweep_in_steps_waits_for_an_endless_script_and_keeps_no_worker_from_ending_
 }
 
 #[test]
+fn a_value_that_is_stored_in_steps_waits_for_an_endless_script_and_keeps_no_worker_from_ending_it() {
+    let (running, [mut one, mut other]) = started(&["--busy-reply-threshold", "2000", "--appendonly", "yes"]);
+    let [_, mut storing] = two(&running);
+    let fill = "for i = 1, 1000 do \
+                    local members = {} \
+                    for j = 1, 1000 do members[j] = 'member:' .. i * 1000 + j end \
+                    redis.call('SADD', KEYS[1], unpack(members)) \
+                end \
+                return redis.call('SCARD', KEYS[1])";
+    assert_eq!(one.ask(&format!("EVAL \"{fill}\" 1 large")), ":1000000");
+    assert_eq!(one.ask("DEBUG STEPS-FROM 0"), "+OK");
+    // The script closes the gate while the value is being logged.
+    storing.send("COPY large to");
+    one.send("EVAL \"redis.call('GET', 'undeclared') while true do end\" 0");
+    be_told(&mut other);
+    assert_eq!(other.ask("SCRIPT KILL"), "+OK");
+    assert!(one.reply().starts_with("-ERR Script killed by user"));
+    // If all of it was logged before, the command was about to run again, and was told as others are.
+    let reply = storing.reply();
+    assert!(reply == ":1" || reply.starts_with("-BUSY"), "{reply}");
+    assert_eq!(other.ask("SCARD to"), if reply == ":1" { ":1000000" } else { ":0" });
+}
+
+#[test]
 fn a_script_that_has_written_is_not_ended_but_with_the_server_and_leaves_nothing() {
     let (mut running, [mut one, mut other]) = started(&["--appendonly", "yes"]);
     assert_eq!(one.ask("SET a 0"), "+OK");

@@ -53,6 +53,9 @@ pub enum CommitError {
     /// A value was prepared in vain, as a checkpoint began, or a database was flushed or swapped.
     #[error("the value has to be prepared again")]
     Unprepared,
+    /// Somebody has the store for itself for long: it is to be tried again a moment later.
+    #[error("another thread has the store for itself")]
+    GateClosed,
 }
 
 /// The gate of background threads; those of workers follow it.
@@ -123,9 +126,26 @@ impl Store {
         self.gates.enter(worker + 1)
     }
 
+    /// As `enter`; `None` if the gate stays closed for longer than the limit.
+    pub(crate) fn enter_within(
+        &self,
+        worker: usize,
+        limit: Duration,
+    ) -> Option<RwLockReadGuard<'_, Databases, rank::Gate>> {
+        self.gates.enter_within(worker + 1, limit)
+    }
+
     /// Enters the gate as a background thread.
     pub(crate) fn background(&self) -> RwLockReadGuard<'_, Databases, rank::Gate> {
         self.gates.enter(BACKGROUND)
+    }
+
+    /// As `background`; `None` if the gate stays closed for longer than the limit.
+    pub(crate) fn background_within(
+        &self,
+        limit: Duration,
+    ) -> Option<RwLockReadGuard<'_, Databases, rank::Gate>> {
+        self.gates.enter_within(BACKGROUND, limit)
     }
 
     /// Closes the gate: waits until every worker is out, and keeps them out.
@@ -144,8 +164,14 @@ impl Store {
 
     /// Keys of each database, and how many of them expire. Latches nothing.
     pub fn keyspace(&self) -> Vec<(usize, usize)> {
-        let databases = self.background();
-        databases.tables.iter().map(|table| (table.len(), table.expiring())).collect()
+        counts(&self.background())
+    }
+
+    /// As `keyspace`, and the newest change that is counted; `None` if the gate stays closed for longer than
+    /// the limit.
+    pub(crate) fn keyspace_within(&self, limit: Duration) -> Option<(Vec<(usize, usize)>, Lsn)> {
+        let databases = self.background_within(limit)?;
+        Some((counts(&databases), self.last_lsn(&databases)))
     }
 
     /// The log, if there is one.
@@ -237,6 +263,16 @@ impl Store {
     /// Opens one view.
     pub fn open_view(&self, options: ViewOptions) -> Result<View, ViewError> {
         Ok(self.open_views(&[options])?.remove(0))
+    }
+
+    /// As `open_view`, of a view that reads no indexes; `None` if the gate stays closed for longer than the
+    /// limit.
+    pub fn open_view_within(&self, options: ViewOptions, limit: Duration) -> Result<Option<View>, ViewError> {
+        debug_assert!(!options.indexed, "who opens a view of indexes waits for all workers");
+        let Some(databases) = self.background_within(limit) else { return Ok(None) };
+        let (tables, indexes) = (&databases.tables, &databases.indexes);
+        let views = View::open(&self.views, &[options], (tables, indexes), || self.last_lsn(&databases))?;
+        Ok(views.into_iter().next())
     }
 
     /// A database as it is at each moment, without an instant.
@@ -380,6 +416,11 @@ impl Store {
     pub fn expiry(&self) -> &Expiry {
         &self.expiry
     }
+}
+
+/// Keys of each database, and how many of them expire.
+fn counts(databases: &Databases) -> Vec<(usize, usize)> {
+    databases.tables.iter().map(|table| (table.len(), table.expiring())).collect()
 }
 
 #[cfg(all(test, not(any(shuttle, loom))))]

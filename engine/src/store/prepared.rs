@@ -9,12 +9,16 @@
 //! the first part and the last record: the log refuses the last record then, and the parts are written again.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::log::{Appender, Group};
 use crate::record::{Batch, Bytes, Change, Kind, Lsn, Made, UnixMs, Write};
 
 use super::{CommitError, Store};
+
+/// The longest wait for the gate: a script may keep it closed, and the worker has other clients.
+const GATE_WAIT: Duration = Duration::from_millis(1);
 
 /// The values that are being prepared.
 #[derive(Default)]
@@ -104,9 +108,11 @@ impl Preparation {
         Ok(first.map(|_| preparation))
     }
 
-    /// Whether another part may be logged: the log keeps up, or has failed and will say so.
+    /// Whether another part may be logged: the log keeps up, or has failed and will say so, and nobody has
+    /// the store for itself for long.
     pub fn has_room(&self, store: &Store) -> bool {
-        store.background().log.as_ref().is_none_or(Appender::has_room)
+        let databases = store.background_within(GATE_WAIT);
+        databases.is_some_and(|databases| databases.log.as_ref().is_none_or(Appender::has_room))
     }
 
     /// Logs one more part: elements in the form of an image, or bytes. Empty ones are none.
@@ -130,7 +136,8 @@ impl Preparation {
 
     /// Notes that the value is not wanted any more, and says so in the log: a start forgets the parts.
     pub fn give_up(&mut self, store: &Store) {
-        // A log that refuses it keeps the parts until a compaction, as after a crash.
+        // A log that refuses it keeps the parts until a compaction, as after a crash. So it does while
+        // somebody has the store for itself.
         let _ = self.append(store, Bytes::Borrowed(b""), false);
         self.end(store);
     }
@@ -142,7 +149,7 @@ impl Preparation {
         bytes: Bytes<'_>,
         is_first: bool,
     ) -> Result<Option<Lsn>, CommitError> {
-        let databases = store.background();
+        let databases = store.background_within(GATE_WAIT).ok_or(CommitError::GateClosed)?;
         let Some(log) = &databases.log else { return Ok(None) };
         let (db, key) = (self.db, Bytes::Borrowed(&*self.key));
         let change = Change::PreparedPart { kind: self.kind, begun: self.begun, bytes };

@@ -18,7 +18,8 @@ use crate::glob;
 /// The work of a part of a table besides its keys.
 const PART_WORK: usize = 8;
 
-/// The longest wait of a step for a latch, and the pause behind it: a script may hold latches for long.
+/// The longest wait of a step for a latch or the gate, and the pause behind it: a script may hold them for
+/// long.
 const STEP_LATCH_WAIT: Duration = Duration::from_millis(1);
 const STEP_PAUSE: Duration = Duration::from_millis(5);
 
@@ -127,8 +128,13 @@ async fn gather_keys(
     clock: &dyn Clock,
 ) -> Result<(usize, Vec<Vec<u8>>), CommandError> {
     let error = |text: String| CommandError::owned(format!("ERR {text}"));
-    let mut view =
-        engine.open_view(ViewOptions::once_of(db, "KEYS")).map_err(|refused| error(refused.to_string()))?;
+    let mut view = loop {
+        let opened = engine.open_view_within(ViewOptions::once_of(db, "KEYS"), STEP_LATCH_WAIT);
+        match opened.map_err(|refused| error(refused.to_string()))? {
+            Some(view) => break view,
+            None => steps.pause(STEP_PAUSE).await,
+        }
+    };
     view.keep_processor();
     let now = clock.unix_ms();
     steps.see(view.cut());

@@ -14,7 +14,7 @@ use crate::execute::steps::Steps;
 
 /// Bytes of a part.
 const PART_BYTES: usize = 32 << 10;
-/// How long a part waits when the log has no room for it.
+/// How long a part waits when the log has no room for it, or somebody has the store for itself.
 const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// The work of adding an element to a collection.
 const ADDED: usize = 8;
@@ -31,7 +31,7 @@ pub(crate) async fn begin(
 ) -> Result<Preparing, CommandError> {
     loop {
         match Preparing::begin(engine.clone(), place, kind) {
-            Err(CommandError::LogBehind) => steps.pause(ROOM_PAUSE).await,
+            Err(CommandError::LogBehind | CommandError::GateBusy) => steps.pause(ROOM_PAUSE).await,
             begun => return begun,
         }
     }
@@ -41,7 +41,7 @@ async fn log(steps: &Steps, preparing: &mut Preparing, bytes: &[u8]) -> Result<(
     loop {
         if preparing.has_room() {
             match preparing.add(bytes) {
-                Err(CommandError::LogBehind) => {}
+                Err(CommandError::LogBehind | CommandError::GateBusy) => {}
                 added => {
                     steps.pass(bytes.len() / 64).await;
                     return added;

@@ -653,10 +653,13 @@ impl Connection {
             match rest.take_pause() {
                 None => tokio::task::yield_now().await,
                 Some(pause) => {
-                    // Others go on while the log has no room.
+                    // Others go on while the log has no room, or a script has the store for itself.
                     drop(_alone);
                     alone = None;
                     tokio::time::sleep(pause).await;
+                    while worker.server.scripts.running.bars_the_gate() && !self.client.handle.is_killed() {
+                        tokio::time::sleep(PAUSE_STEP).await;
+                    }
                 }
             }
         }

@@ -25,6 +25,8 @@ use crate::serve::turn::{Ended, Turn};
 
 /// Messages that are appended to the replies of clients at once, about.
 const MESSAGES_A_TURN: usize = 16 << 10;
+/// How long a turn waits for the gate before it looks again whether a script has it.
+const GATE_WAIT: Duration = Duration::from_millis(10);
 /// Bytes read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
 
@@ -202,11 +204,14 @@ impl Worker {
 
     /// Sends off to the disk what was committed in this turn.
     fn depart(&self) {
-        if !self.server.scripts.running.bars_the_gate() {
-            if let Some(engine) = self.server.engine() {
-                engine.end_turn(self.index);
+        let Some(store) = self.server.store() else { return };
+        while !self.server.scripts.running.bars_the_gate() {
+            if store.engine.end_turn_within(self.index, GATE_WAIT) {
+                return;
             }
-        } else if let Some(open) = self.server.store().and_then(|store| store.log.load_full()) {
+            // It was closed behind that look.
+        }
+        if let Some(open) = store.log.load_full() {
             // A script has the store for itself, and nothing enters the gate. No log is switched on or off
             // meanwhile.
             open.appender.depart();

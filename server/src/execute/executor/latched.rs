@@ -24,8 +24,8 @@ use crate::execute::services::Services;
 use crate::execute::spec::Flags;
 use crate::execute::tracking::{note_reads, notes_reads, send_staged, tell_written};
 
-/// The longest wait for latches: a script may hold them for longer, and the worker has other clients, one of
-/// which may be about to end that script. The request is run again later.
+/// The longest wait for latches, and for the gate: a script may hold them for longer, and the worker has
+/// other clients, one of which may be about to end that script. The request is run again later.
 pub(super) const LATCH_WAIT: Duration = Duration::from_millis(100);
 
 impl Executor<'_> {
@@ -47,13 +47,13 @@ impl Executor<'_> {
                     }
                     return self.run_early(command, client, args, out);
                 };
-                if self.server.scripts.running.bars_the_gate() {
-                    if command.flags.has(Flags::ALLOW_BUSY) && keys.is_empty() {
+                match self.try_enter(engine) {
+                    Some(session) => self.session.insert(session),
+                    None if command.flags.has(Flags::ALLOW_BUSY) && keys.is_empty() => {
                         return self.run_without_store(command, client, args, out);
                     }
-                    return Err(CommandError::GateBusy);
+                    None => return Err(CommandError::GateBusy),
                 }
-                self.session.insert(engine.enter_in_turn(self.worker))
             }
         };
         let access = if command.flags.has(Flags::WRITE) { Access::Write } else { Access::Read };

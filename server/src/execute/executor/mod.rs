@@ -24,12 +24,13 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tarn_engine::Group;
 use tarn_engine::record::{Batch, Lsn, UnixMs};
 use tarn_engine::session::Session;
+use tarn_engine::{Engine, Group};
 use tarn_resp::Args;
 use tarn_resp::Writer;
 
+use self::latched::LATCH_WAIT;
 use self::resolve::{Resolved, is_http, resolve, unknown};
 use self::waiters::STAND_IN_WAIT;
 use crate::config::{DebugAccess, EventClasses};
@@ -349,12 +350,17 @@ impl<'e> Executor<'e> {
     /// Makes sure that the worker is inside the gate, if the store is there.
     fn enter_gate(&mut self) -> Result<(), CommandError> {
         if self.session.is_none() {
-            if self.server.scripts.running.bars_the_gate() {
-                return Err(CommandError::GateBusy);
-            }
-            self.session = self.server.engine().map(|engine| engine.enter_in_turn(self.worker));
+            let Some(engine) = self.server.engine() else { return Ok(()) };
+            self.session = Some(self.try_enter(engine).ok_or(CommandError::GateBusy)?);
         }
         Ok(())
+    }
+
+    /// The worker inside the gate; `None` while a script has the store for itself.
+    fn try_enter(&self, engine: &'e Engine) -> Option<Session<'e>> {
+        let is_barred = self.server.scripts.running.bars_the_gate();
+        // A script may close the gate behind that look.
+        (!is_barred).then(|| engine.enter_in_turn_within(self.worker, LATCH_WAIT)).flatten()
     }
 
     /// Whether a worker does not keep up with its messages: of one message only those that it comes to.
