@@ -305,7 +305,8 @@ impl Engine {
         self.store.expiry()
     }
 
-    /// Deletes the keys that are due at `now`, one segment at a time. Stops early if the log refuses writes.
+    /// Deletes the keys that are due at `now`, one segment at a time, but for segments that others have for
+    /// long. Stops early if the log refuses writes.
     pub fn expire_due(&self, now: UnixMs) {
         expirer::expire_due(&self.store, now);
     }
@@ -325,13 +326,13 @@ impl Engine {
         self.store.keyspace()
     }
 
-    /// Values that wait to be freed in the background.
     /// As `keyspace`, and the newest change that is counted; `None` if the gate stays closed for longer than
     /// the limit.
     pub fn keyspace_within(&self, limit: Duration) -> Option<(Vec<(usize, usize)>, Lsn)> {
         self.store.keyspace_within(limit)
     }
 
+    /// Values that wait to be freed in the background.
     pub fn pending_frees(&self) -> u64 {
         self.store.pending_frees()
     }

@@ -1,10 +1,18 @@
 //! Deletes expired keys that no command touches, and gives back segments of tables that lost most of theirs.
+//!
+//! A script may have latches for as long as it runs. Who waited for one inside the gate would keep others
+//! from closing it, and those who come behind them from entering it. So the expirer leaves such a segment to
+//! its next turn.
+
+use std::time::Duration;
 
 use crate::log::Group;
 use crate::record::{Batch, Change, UnixMs, Write};
 use crate::session::Latched;
 use crate::store::{CommitError, Databases, Store};
 
+/// The longest wait for a latch.
+const LATCH_WAIT: Duration = Duration::from_millis(1);
 /// How often in one turn the expirer makes a table smaller.
 const SHRINKS_AT_ONCE: usize = 64;
 
@@ -19,7 +27,8 @@ pub(crate) fn turn(store: &Store) {
     shrink_tables(store);
 }
 
-/// Deletes the keys that are due at `now`, one segment at a time. Stops early if the log refuses writes.
+/// Deletes the keys that are due at `now`, one segment at a time, but for segments that others have for long.
+/// Stops early if the log refuses writes.
 pub(crate) fn expire_due(store: &Store, now: UnixMs) {
     let mut group = Group::default();
     let count = store.background().tables.len();
@@ -62,7 +71,9 @@ fn expire_segment(
     now: UnixMs,
     group: &mut Group,
 ) -> Result<(), CommitError> {
-    let mut latched = Latched::of_segment(store, databases, db, index, now);
+    let Some(mut latched) = Latched::of_segment(store, databases, (db, index), now, LATCH_WAIT) else {
+        return Ok(());
+    };
     let (due, next) = latched.segment().expired(now);
     if !due.is_empty() {
         let delete = |key: Box<[u8]>| Write::Key { db, key: key.into_vec().into(), change: Change::Delete };

@@ -19,6 +19,8 @@
 //!
 //! `docs/design/0021`.
 
+use std::time::Duration;
+
 use smallvec::{SmallVec, smallvec};
 
 use crate::log::Group;
@@ -32,6 +34,8 @@ use crate::value::{ImageBuilder, ValueRef, elements_of};
 
 /// A larger value is logged in parts, each of about this many bytes.
 pub(crate) const PART_BYTES: usize = 64 << 10;
+/// The longest wait for a latch inside the gate: a script may have it for long.
+const LATCH_WAIT: Duration = Duration::from_millis(10);
 /// Elements with names that are looked at together.
 const LOOKED_AT: usize = 32;
 /// How often for one part: each element is put, under the latch.
@@ -75,7 +79,8 @@ impl<'e> Renewal<'e> {
         Renewal::begin_up_to(store, KeyRef::of(db, key), part_bytes, Kind::renewed_length_max)
     }
 
-    /// As `begin`, for values that are no longer than that.
+    /// As `begin`, for values that are no longer than that. There is nothing to renew for now if somebody has
+    /// the latch for long.
     fn begin_up_to(
         store: &'e Store,
         key: KeyRef<'_>,
@@ -86,7 +91,8 @@ impl<'e> Renewal<'e> {
         databases.log.as_ref()?;
         let keys = [key];
         let KeyRef { db, hash, key } = key;
-        let mut latched = Latched::new(store, &databases, &keys, Access::Write, store.now());
+        let limit = Some(LATCH_WAIT);
+        let mut latched = Latched::within(store, &databases, &keys, Access::Write, store.now(), limit)?;
         let entry = latched.get(db, key)?;
         if entry.length() > length_max(entry.kind()) {
             return None;
@@ -118,7 +124,10 @@ impl<'e> Renewal<'e> {
         let (Some(db), true) = (db, databases.log.is_some()) else { return Step::GivenUp };
         let store = self.store;
         let keys = [KeyRef { db, hash: self.hash, key: &self.key }];
-        let mut latched = Latched::new(store, &databases, &keys, Access::Write, store.now());
+        let limit = Some(LATCH_WAIT);
+        let latched = Latched::within(store, &databases, &keys, Access::Write, store.now(), limit);
+        // The gate is left before it is tried again: others may want to close it.
+        let Some(mut latched) = latched else { return Step::Goes(0) };
         let Some(entry) = latched.get(db, &self.key) else { return Step::GivenUp };
         if entry.kind() != self.kind || entry.renewable_base() != Some(self.base) {
             return Step::GivenUp;

@@ -1,5 +1,5 @@
 //! `FT.DROPINDEX … DD`: deletes the keys that an index has at one instant, some hundreds at a time. It waits
-//! while writes are paused, or the log takes no more.
+//! while writes are paused, the log takes no more, or a script has one of the keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +21,9 @@ use super::table::{Table, column};
 
 /// Keys that are deleted as one group of records; their segments are latched meanwhile.
 const AT_ONCE: usize = 256;
+/// The longest wait for a latch: a script may have it for long, and others may not wait for those that are
+/// latched already.
+const LATCH_WAIT: Duration = Duration::from_millis(10);
 /// How long to wait before the next look whether keys may be deleted.
 const PAUSE: Duration = Duration::from_millis(5);
 /// The database of indexes.
@@ -78,11 +81,11 @@ async fn delete_part(
             }
             let engine = handle.engine().ok_or_else(|| "the store is not there".to_owned())?;
             match delete(&handle, &engine, &keys, kind) {
-                Ok((lsn, number)) => {
+                Ok(Some((lsn, number))) => {
                     handle.count_changes(number);
                     Ok(Some(lsn))
                 }
-                Err(CommitError::Log(LogError::Backlogged)) => Ok(None),
+                Ok(None) | Err(CommitError::Log(LogError::Backlogged)) => Ok(None),
                 Err(error) => Err(error.to_string()),
             }
         });
@@ -94,25 +97,26 @@ async fn delete_part(
 }
 
 /// Deletes those keys that hold such a value, and tells of that; returns the `Lsn` of the last, and how many
-/// they are.
+/// they are. `None` if somebody has their latches, or the store for itself, for long.
 fn delete(
     store: &StoreHandle,
     engine: &Engine,
     keys: &[Vec<u8>],
     kind: ValueKind,
-) -> Result<(Lsn, usize), CommitError> {
+) -> Result<Option<(Lsn, usize)>, CommitError> {
     let refs: Vec<KeyRef<'_>> = keys.iter().map(|key| KeyRef::of(DB, key)).collect();
     let session = engine.enter_behind();
-    let mut latched = session.latch(&refs, Access::Write, engine.now());
+    let latched = session.latch_within(&refs, Access::Write, engine.now(), Some(LATCH_WAIT));
+    let Some(mut latched) = latched else { return Ok(None) };
     let is_there = |key: &&KeyRef<'_>| latched.find(**key).is_some_and(|entry| entry.kind() == kind);
     let there: Vec<&[u8]> = refs.iter().filter(is_there).map(|key| key.key).collect();
     if there.is_empty() {
-        return Ok((Lsn::default(), 0));
+        return Ok(Some((Lsn::default(), 0)));
     }
     let delete = |key: &&[u8]| Write::Key { db: DB, key: key.to_vec().into(), change: Change::Delete };
     let batch: Batch<'_> = there.iter().map(delete).collect();
     let lsn = latched.commit(&batch, &mut Group::default())?;
     store.tell_changed(&there, lsn);
     latched.release();
-    Ok((lsn, there.len()))
+    Ok(Some((lsn, there.len())))
 }

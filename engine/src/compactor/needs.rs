@@ -18,6 +18,7 @@
 //! again from a snapshot, as others do it, to compare with.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use crate::log::{Keeper, Look};
 use crate::record::{Change, Kind, Lsn, Write};
@@ -26,6 +27,8 @@ use crate::table::{Entry, KeyHash};
 
 use super::lsns::Lsns;
 
+/// The longest wait for a latch inside the gate: a script may have it for long.
+const LATCH_WAIT: Duration = Duration::from_millis(10);
 /// The most keys of which the bytes of changes are counted in one compaction.
 const COUNTED_KEYS_MAX: usize = 1 << 16;
 
@@ -112,11 +115,16 @@ impl Needs<'_> {
 
     /// Where the key of an old record is now, if it is there and its entry is one that `is_wanted`.
     fn place_if(&self, db: u8, key: &[u8], lsn: Lsn, is_wanted: impl Fn(&Entry) -> bool) -> Option<u8> {
-        let databases = self.store.background();
-        let db = self.store.validity().place_now(db, lsn)?;
         let hash = KeyHash::of(key);
-        let (_, segment) = databases.tables[db as usize].read_of(hash);
-        segment.find(hash, key).is_some_and(is_wanted).then_some(db)
+        loop {
+            let databases = self.store.background();
+            let db = self.store.validity().place_now(db, lsn)?;
+            // The gate is left between two tries: others may want to close it.
+            let latched = databases.tables[db as usize].read_of_within(hash, Some(LATCH_WAIT));
+            if let Some((_, segment)) = latched {
+                return segment.find(hash, key).is_some_and(is_wanted).then_some(db);
+            }
+        }
     }
 
     /// Whether a file, or a checkpoint, may have what a removal took away.

@@ -5,12 +5,17 @@
 //! bytes of such changes than their entry has, the entry is written again, and the files are compacted once
 //! more: as one record, under the latch of its segment, or in pieces if it is large (`renewal`).
 
+use std::time::Duration;
+
 use crate::log::Group;
 use crate::record::{Batch, Lsn, Write};
 use crate::renewal;
 use crate::session::{Access, Latched};
 use crate::store::Store;
 use crate::table::KeyRef;
+
+/// The longest wait for a latch inside the gate: a script may have it for long.
+const LATCH_WAIT: Duration = Duration::from_millis(10);
 
 /// Writes an entry again by a chance of what its changes have of `bytes` against what it has, so that what is
 /// written is as much as what can go, be the changes in ever so many files; says whether it did.
@@ -24,7 +29,11 @@ pub(super) fn renew(
 ) -> bool {
     let databases = store.background();
     let keys = [key];
-    let mut latched = Latched::new(store, &databases, &keys, Access::Write, store.now());
+    let (now, limit) = (store.now(), Some(LATCH_WAIT));
+    let Some(mut latched) = Latched::within(store, &databases, &keys, Access::Write, now, limit) else {
+        // Somebody has it for long: what its changes have goes with a later compaction.
+        return false;
+    };
     let Some(entry) = latched.find(key) else { return false };
     let chance = (key.hash.0 ^ timestamp.0).wrapping_mul(0x9E37_79B9_7F4A_7C15) as f64 / u64::MAX as f64;
     let entry_bytes = entry.bytes_about();

@@ -507,17 +507,17 @@ impl<'s> Latched<'s> {
         }
     }
 
-    /// Latches one segment by its place, for the expirer.
+    /// Latches one segment by its place, for the expirer; `None` if that would take longer than the limit.
     pub(crate) fn of_segment(
         store: &'s Store,
         databases: &'s Databases,
-        db: u8,
-        index: usize,
+        (db, index): (u8, usize),
         now: UnixMs,
-    ) -> Self {
-        let latch = Latch::Write(databases.tables[db as usize].write(index));
+        limit: Duration,
+    ) -> Option<Self> {
+        let latch = Latch::Write(databases.tables[db as usize].write_within(index, Some(limit))?);
         let held = Holding::One(Held { db, index, latch });
-        Latched {
+        Some(Latched {
             store,
             databases,
             held,
@@ -532,7 +532,7 @@ impl<'s> Latched<'s> {
             overlay: None,
             #[cfg(debug_assertions)]
             declared: None,
-        }
+        })
     }
 
     /// The one latched segment, for the expirer.

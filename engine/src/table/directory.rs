@@ -207,11 +207,21 @@ impl Table {
     /// Latches the segment that `hash` belongs to for reading.
     #[inline]
     pub fn read_of(&self, hash: KeyHash) -> (usize, ReadLatch<'_>) {
+        self.read_of_within(hash, None).expect("it waits as long as it takes")
+    }
+
+    /// As `read_of`; `None` if it would take longer than the limit.
+    #[inline]
+    pub(crate) fn read_of_within(
+        &self,
+        hash: KeyHash,
+        limit: Option<Duration>,
+    ) -> Option<(usize, ReadLatch<'_>)> {
         loop {
             let index = self.index_of(hash);
-            let segment = self.read(index);
+            let segment = self.read_within(index, limit)?;
             if self.index_of(hash) == index {
-                return (index, segment);
+                return Some((index, segment));
             }
         }
     }
@@ -351,7 +361,8 @@ impl Table {
     }
 
     /// Merges the last segment into the one that it was split from, until the table is no longer sparse, at
-    /// most `steps` times; does nothing while another thread grows it. REQUIRES: the caller holds no latch.
+    /// most `steps` times; does nothing while another thread grows it, or has one of the latches for long.
+    /// REQUIRES: the caller holds no latch.
     pub fn shrink(&self, steps: usize) {
         let Some(_growing) = self.growing.try_lock() else { return };
         for _ in 0..steps {
@@ -361,8 +372,8 @@ impl Table {
             let n = self.segments();
             let first = n - 1 - n.next_power_of_two() / 2;
             let (low, high) = (self.cell(first), self.cell(n - 1));
-            let mut to = self.write(first);
-            let mut from = self.write(n - 1);
+            let Some(mut to) = self.write_within(first, Some(GROW_WAIT)) else { return };
+            let Some(mut from) = self.write_within(n - 1, Some(GROW_WAIT)) else { return };
             let moved = from.len() as i64;
             to.merge(std::mem::take(&mut *from));
             low.due.fetch_min(high.due.swap(NEVER, Ordering::Relaxed), Ordering::Relaxed);
