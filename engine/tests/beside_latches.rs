@@ -1,4 +1,5 @@
-//! Latches that somebody keeps for long, as a script does: what runs in the background does not wait for them.
+//! Latches that somebody keeps for long, as a script does: what runs in the background, and what closes a
+//! view for a client, does not wait for them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,9 +14,9 @@ use tarn_engine::recovery::{self, Progress};
 use tarn_engine::renewal::{Renewal, Step};
 use tarn_engine::session::Access;
 use tarn_engine::table::KeyHash;
-use tarn_engine::{Background, CommitError, Engine, Preparation, ViewOptions};
+use tarn_engine::{Background, CommitError, Engine, Entry, Preparation, ViewOptions};
 
-/// What has not happened by then waits for the latch.
+/// An event that has not happened by then waits for the latch.
 const LIMIT: Duration = Duration::from_secs(30);
 const NOW: u64 = 1_000_000;
 /// Keys of a table of several segments.
@@ -108,6 +109,30 @@ fn a_large_value_is_written_again_later() {
     assert_eq!(beside(&engine, 1, || renewal.step()), Some(Step::Goes(0)));
     while matches!(renewal.step(), Step::Goes(1..)) {}
     assert_eq!(renewal.step(), Step::GivenUp, "it has ended");
+}
+
+#[test]
+fn a_view_that_is_closed_for_a_client_is_ended_later() {
+    let (engine, _background) = store();
+    (0..KEYS).for_each(|number| change(&engine, number, put(None)));
+    let mut view = engine.open_view(ViewOptions::once("KEYS")).unwrap();
+    view.keep_processor();
+    (0..KEYS).for_each(|number| change(&engine, number, put(None)));
+    assert!(view.step(&mut |_: &Entry| {}).unwrap().is_some());
+    let views = engine.views();
+    let open_beside = beside(&engine, KEYS, || {
+        drop(view);
+        // A thread that cancels views does not wait, either.
+        views.enforce_limits();
+        views.status().open.len()
+    });
+    assert_eq!(open_beside, Some(1));
+    views.enforce_limits();
+    let status = views.status();
+    assert_eq!((status.open.len(), status.retained.records, status.cancelled), (0, 0, 0));
+    // Its number can be used again.
+    let options = [ViewOptions::once("many"); 64];
+    assert!(engine.open_views(&options).is_ok());
 }
 
 #[test]

@@ -259,6 +259,27 @@ fn a_sweep_in_steps_waits_for_an_endless_script_and_keeps_no_worker_from_ending_
 }
 
 #[test]
+fn a_sweep_in_steps_whose_client_is_ended_keeps_no_worker_from_ending_an_endless_script() {
+    let (running, [mut one, mut other]) = started(&["--busy-reply-threshold", "2000"]);
+    let [_, mut sweeping] = two(&running);
+    let fill = "for i = 1, 3000 do redis.call('SET', 'k' .. i, i) end return redis.call('DBSIZE')";
+    assert_eq!(one.ask(&format!("EVAL \"{fill}\" 0")), ":3000");
+    let id = sweeping.ask("CLIENT ID");
+    one.send("EVAL \"redis.log(redis.LOG_WARNING, 'it has begun') while true do end\" 1 k1");
+    eventually(|| running.folder.messages().contains("it has begun").then_some(()));
+    sweeping.send("KEYS *");
+    // Both before others are told.
+    let views = |client: &mut Connection| client.whole("INFO views").contains("KEYS");
+    eventually(|| views(&mut other).then_some(()));
+    assert_eq!(other.ask(&format!("CLIENT KILL ID {}", &id[1..])), ":1");
+    assert_eq!(sweeping.try_reply(), None);
+    be_told(&mut other);
+    assert_eq!(other.ask("SCRIPT KILL"), "+OK");
+    assert!(one.reply().starts_with("-ERR Script killed by user"));
+    eventually(|| (!views(&mut other)).then_some(()));
+}
+
+#[test]
 fn a_value_that_is_stored_in_steps_waits_for_an_endless_script_and_keeps_no_worker_from_ending_it() {
     let (running, [mut one, mut other]) = started(&["--busy-reply-threshold", "2000", "--appendonly", "yes"]);
     let [_, mut storing] = two(&running);

@@ -261,14 +261,15 @@ impl Table {
         (self.cell(index).segment.data_ptr(), end)
     }
 
-    /// Takes back what was kept for a view from position `from` on. REQUIRES: no writer keeps versions for it
-    /// any more, once it has taken a latch.
-    pub(crate) fn release(&self, mut from: u64, bit: u8) -> Freed {
+    /// Takes back what was kept for a view from position `from` on, up to a latch that would take longer than
+    /// the limit. Returns whether that was all. REQUIRES: no writer keeps versions for it any more, once it
+    /// has taken a latch.
+    pub(crate) fn release(&self, mut from: u64, bit: u8, limit: Option<Duration>) -> (Freed, bool) {
         let mut freed = Freed::default();
         while from < END {
             let hash = KeyHash::at(from);
             let index = self.index_of(hash);
-            let mut segment = self.write(index);
+            let Some(mut segment) = self.write_within(index, limit) else { return (freed, false) };
             let n = self.segments();
             if index_among(n, hash) == index {
                 let end = (from | (LAST_POSITION >> depth_of(n, index))) + 1;
@@ -276,7 +277,7 @@ impl Table {
                 from = end;
             }
         }
-        freed
+        (freed, true)
     }
 }
 

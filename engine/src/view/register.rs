@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::cuts::Cuts;
 use crate::index::{Index, Indexes};
 use crate::io::Clock;
-use crate::lock::{Mutex, RwLock, RwLockReadGuard, rank};
+use crate::lock::{Mutex, Number, RwLock, RwLockReadGuard, rank};
 use crate::record::Lsn;
 use crate::table::latch::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::table::{END, Freed, Reader, Readers, Retained, Table, VIEWS};
@@ -100,6 +100,20 @@ pub struct ViewLimits {
     pub age: Duration,
 }
 
+/// The longest wait for a latch, or for another thread that ends the same view, of who cancels views.
+const END_WAIT: Duration = Duration::from_millis(10);
+
+/// How far a view has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Writers keep for it what they replace.
+    Open,
+    /// They take no more notice of it; what they kept is being given back.
+    Leaving,
+    /// All has been given back.
+    Ended,
+}
+
 /// An open view, as all see it.
 pub(super) struct Opened {
     pub(super) bit: u8,
@@ -113,9 +127,11 @@ pub(super) struct Opened {
     pub(super) db: AtomicU8,
     /// Set before writers are told to take no more notice of it.
     pub(super) cancelled: AtomicBool,
-    /// Whether all has been given back. Held for writing by the thread that does that, so that the bit is not
-    /// used again meanwhile, and for reading by those that read what is kept for the view.
-    ended: RwLock<bool, rank::ViewEnd>,
+    /// Its owner has left it, and somebody else is to end it.
+    is_left: AtomicBool,
+    /// Held for writing by the thread that gives back what was kept, so that the bit is not used again
+    /// meanwhile, and for reading by those that read it.
+    stage: RwLock<Stage, rank::ViewEnd>,
 }
 
 impl Opened {
@@ -124,14 +140,14 @@ impl Opened {
     }
 
     /// Has the view stay as it is, until what is returned is dropped: writers keep for it what they replace.
-    pub(super) fn hold(&self) -> Result<RwLockReadGuard<'_, bool, rank::ViewEnd>, Cancelled> {
+    pub(super) fn hold(&self) -> Result<RwLockReadGuard<'_, Stage, rank::ViewEnd>, Cancelled> {
         let cancelled = Err(Cancelled(self.options.purpose));
         // Asked first as well: not to wait while what was kept is given back.
         if self.cancelled.load(Ordering::Acquire) {
             return cancelled;
         }
-        let ended = self.ended.read();
-        if *ended || self.cancelled.load(Ordering::Acquire) { cancelled } else { Ok(ended) }
+        let stage = self.stage.read();
+        if *stage != Stage::Open || self.cancelled.load(Ordering::Acquire) { cancelled } else { Ok(stage) }
     }
 
     /// The progress in thousandths; 0 while nothing is read, and for pinned views.
@@ -276,7 +292,8 @@ impl Views {
                 since,
                 db: AtomicU8::new(options.db.unwrap_or(0)),
                 cancelled: AtomicBool::new(false),
-                ended: RwLock::new(false),
+                is_left: AtomicBool::new(false),
+                stage: RwLock::new(Stage::Open),
             })
         };
         let views: Vec<Arc<Opened>> =
@@ -370,37 +387,74 @@ impl Views {
         kept
     }
 
-    /// Ends a view whose owner is done with it: gives back its versions, then its bit.
-    pub(super) fn close(&self, opened: &Opened, finished: bool) {
-        self.open.lock().retain(|other| other.bit != opened.bit);
-        self.end(opened, finished);
-        *self.free.lock() |= 1 << opened.bit;
+    /// Ends a view whose owner is done with it: gives back its versions, then its bit. If a latch would take
+    /// longer than the limit, [`Views::enforce_limits`] does the rest.
+    pub(super) fn close(&self, opened: &Arc<Opened>, finished: bool, limit: Option<Duration>) {
+        self.forget(opened);
+        if self.end(opened, finished, limit) {
+            *self.free.lock() |= 1 << opened.bit;
+            return;
+        }
+        opened.cancelled.store(true, Ordering::Release);
+        opened.is_left.store(true, Ordering::Release);
+        let mut open = self.open.lock();
+        let at = open.partition_point(|other| other.since <= opened.since);
+        open.insert(at, opened.clone());
+    }
+
+    /// Takes a view out of the open ones; says whether it was there.
+    fn forget(&self, opened: &Arc<Opened>) -> bool {
+        let mut open = self.open.lock();
+        let place = open.iter().position(|other| Arc::ptr_eq(other, opened));
+        place.map(|place| open.remove(place)).is_some()
     }
 
     /// Has writers take no more notice of a view, and gives back its versions, if nobody has done that yet.
-    fn end(&self, opened: &Opened, finished: bool) {
-        let mut ended = opened.ended.write();
-        if *ended {
-            return;
+    /// `false` if that would take longer than the limit, for one latch or for another thread that does it.
+    fn end(&self, opened: &Opened, finished: bool, limit: Option<Duration>) -> bool {
+        let Some(mut stage) = opened.stage.write_within(Number::of(opened, 0), limit) else { return false };
+        if *stage == Stage::Open {
+            self.cuts.close(opened.bit);
+            *stage = Stage::Leaving;
         }
-        self.cuts.close(opened.bit);
-        if !finished {
-            self.give_back(opened);
+        if *stage == Stage::Leaving {
+            if !finished && !self.give_back(opened, limit) {
+                return false;
+            }
+            opened.indexes.iter().for_each(|(_, index)| self.note_freed(index.end(opened.bit)));
+            *stage = Stage::Ended;
         }
-        opened.indexes.iter().for_each(|(_, index)| self.note_freed(index.end(opened.bit)));
-        *ended = true;
+        true
     }
 
-    /// Takes back what was kept for a view of which writers take no more notice.
-    fn give_back(&self, opened: &Opened) {
-        for table in &opened.tables {
+    /// Takes back what was kept for a view of which writers take no more notice; says whether that was all.
+    fn give_back(&self, opened: &Opened, limit: Option<Duration>) -> bool {
+        opened.tables.iter().all(|table| {
             let from = if opened.options.pinned { 0 } else { table.read_by(opened.bit) };
-            let freed = table.release(from, opened.bit);
+            let (freed, is_all) = table.release(from, opened.bit, limit);
             self.note_freed(freed.retained);
             if !freed.is_empty() {
                 (self.discard)(freed);
             }
+            is_all
+        })
+    }
+
+    /// Goes on with views of which not all could be given back; says whether there is more.
+    fn end_leaving(&self) -> bool {
+        let is_leaving = |opened: &&Arc<Opened>| opened.cancelled.load(Ordering::Acquire);
+        let leaving: Vec<Arc<Opened>> = self.open.lock().iter().filter(is_leaving).cloned().collect();
+        let mut is_left = false;
+        for opened in leaving {
+            // Asked first: its owner may leave it while it ends here.
+            let is_ownerless = opened.is_left.load(Ordering::Acquire);
+            if !self.end(&opened, false, Some(END_WAIT)) {
+                is_left = true;
+            } else if is_ownerless && self.forget(&opened) {
+                *self.free.lock() |= 1 << opened.bit;
+            }
         }
+        is_left
     }
 
     /// Changes the limits.
@@ -409,7 +463,7 @@ impl Views {
     }
 
     /// Cancels views that are past a limit: those that are too old, then the oldest while too much is kept.
-    /// To be called from time to time. Returns what was cancelled.
+    /// To be called from time to time. It also ends what others could not. Returns what was cancelled.
     pub fn enforce_limits(&self) -> Vec<OpenView> {
         let limits = *self.limits.read();
         let now = self.clock.monotonic();
@@ -418,8 +472,10 @@ impl Views {
             !opened.options.lasting && !limits.age.is_zero() && age > limits.age
         };
         let mut cancelled = Vec::new();
+        // What is still to be given back is counted, and no other view is cancelled for it.
+        let mut gives_back = self.end_leaving();
         loop {
-            let kept = self.retained().bytes;
+            let kept = if gives_back { 0 } else { self.retained().bytes };
             let too_much = limits.retained_bytes != 0 && kept > limits.retained_bytes;
             // What all views keep is known at once; whose it is, only by looking.
             let passing_too_much = limits.passing_bytes != 0
@@ -440,7 +496,7 @@ impl Views {
             }
             cancelled.push(status);
             self.cancelled.fetch_add(1, Ordering::Relaxed);
-            self.end(&opened, false);
+            gives_back |= !self.end(&opened, false, Some(END_WAIT));
         }
     }
 

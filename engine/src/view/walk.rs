@@ -13,6 +13,9 @@ use crate::table::latch::Ordering;
 use crate::table::{Entry, Table, Visitor};
 use crate::throttle;
 
+/// The longest wait for a latch of a thread that clients wait for, when it closes a view.
+const CLOSE_WAIT: Duration = Duration::from_millis(1);
+
 /// The result of one step of a walk: a range of a database's positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walked {
@@ -66,7 +69,8 @@ impl View {
         self.opened.cut
     }
 
-    /// Keeps the processor between parts: for a thread that clients wait for.
+    /// Keeps the processor between parts, and waits for no latch for long when the view is closed: for a
+    /// thread that clients wait for.
     pub fn keep_processor(&mut self) {
         self.gives_way = false;
     }
@@ -215,6 +219,7 @@ impl View {
 impl Drop for View {
     fn drop(&mut self) {
         let finished = !self.opened.options.pinned && self.next_db().is_none();
-        self.views.close(&self.opened, finished);
+        // Clients wait for a thread that does not give way.
+        self.views.close(&self.opened, finished, (!self.gives_way).then_some(CLOSE_WAIT));
     }
 }
