@@ -7,6 +7,7 @@ mod running;
 use std::time::Duration;
 
 use running::{Connection, Running, eventually};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 /// Connections to two workers in turn: what one of them runs does not keep the other waiting.
 fn two(running: &Running) -> [Connection; 2] {
@@ -301,6 +302,30 @@ fn a_value_that_is_stored_in_steps_waits_for_an_endless_script_and_keeps_no_work
     let reply = storing.reply();
     assert!(reply == ":1" || reply.starts_with("-BUSY"), "{reply}");
     assert_eq!(other.ask("SCARD to"), if reply == ":1" { ":1000000" } else { ":0" });
+}
+
+/// Lets the server open so many files more and no others.
+fn leave_descriptors(running: &Running, count: usize) {
+    let pid = running.server.as_ref().unwrap().pid();
+    let used: Vec<u64> = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
+        .collect();
+    let limit = (0..).filter(|number| !used.contains(number)).nth(count);
+    let limit = Rlimit { current: limit, maximum: limit };
+    prlimit(Pid::from_raw(pid as i32), Resource::Nofile, limit).unwrap();
+}
+
+#[test]
+fn the_spare_worker_is_there_when_no_more_files_can_be_opened() {
+    let running = Running::start(&["--threads", "1", "--busy-reply-threshold", "50"]);
+    let mut one = running.connect();
+    one.send("EVAL \"while true do end\" 1 k");
+    wait_until_overdue(&running);
+    leave_descriptors(&running, 1);
+    let mut other = running.connect();
+    assert_eq!(other.ask("SCRIPT KILL"), "+OK");
+    assert!(one.reply().starts_with("-ERR Script killed by user"));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::SendError;
 use tokio::time::MissedTickBehavior;
 
 use crate::execute::services::Services;
@@ -157,7 +158,10 @@ impl Acceptor {
         let worker = self.choose_worker();
         let handle = Arc::new(ClientHandle::new(server.clients.next_id(), peer, local, worker));
         server.clients.insert(handle.clone());
-        let _ = self.incoming[worker].send((stream, handle));
+        if let Err(SendError((_, handle))) = self.incoming[worker].send((stream, handle)) {
+            tracing::warn!("cannot serve a new connection: worker {worker} has failed");
+            server.clients.remove(handle.id);
+        }
     }
 
     /// The next worker that no script has occupied for long; the spare one if there is none. While a script
@@ -175,7 +179,7 @@ impl Acceptor {
     }
 }
 
-/// The reply to one client too many.
-const FULL: &str = "-ERR max number of clients reached\r\n";
 /// A worker that looks after its connections ten times a second is not silent before.
 const SILENCE_MIN: Duration = Duration::from_millis(500);
+/// The reply to one client too many.
+const FULL: &str = "-ERR max number of clients reached\r\n";

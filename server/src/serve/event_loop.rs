@@ -1,9 +1,11 @@
 //! The thread of a worker: an event loop of its own, and the connections that were dealt to it.
 
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, mpsc};
 
 use crate::execute::client::Client;
@@ -43,34 +45,40 @@ pub fn run(
     table: &'static Table,
     durable: Arc<Notify>,
     incoming: Arriving,
-) -> std::io::Result<()> {
-    serve(index, server, table, durable, None, incoming)
+) -> io::Result<()> {
+    serve(&runtime()?, index, server, table, durable, None, incoming);
+    Ok(())
 }
 
-/// As [`run`], of the spare worker: it sleeps until the first connection comes.
+/// As [`run`], of the spare worker: it sleeps until the first connection comes. What it needs then it has
+/// from the start: the limit of open files may have been reached by that time.
 pub fn run_spare(
     index: usize,
     server: Arc<Services>,
     table: &'static Table,
     durable: Arc<Notify>,
     mut incoming: Arriving,
-) -> std::io::Result<()> {
-    match incoming.blocking_recv() {
-        None => Ok(()),
-        first => serve(index, server, table, durable, first, incoming),
+) -> io::Result<()> {
+    let runtime = runtime()?;
+    if let Some(first) = incoming.blocking_recv() {
+        serve(&runtime, index, server, table, durable, Some(first), incoming);
     }
+    Ok(())
+}
+
+fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_io().enable_time().event_interval(61).build()
 }
 
 fn serve(
+    runtime: &Runtime,
     index: usize,
     server: Arc<Services>,
     table: &'static Table,
     durable: Arc<Notify>,
     mut first: Option<(Detached, Arc<ClientHandle>)>,
     mut incoming: Arriving,
-) -> std::io::Result<()> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_io().enable_time().event_interval(61).build()?;
+) {
     let tasks = tokio::task::LocalSet::new();
     let worker = Rc::new(Worker::new(index, server, table));
     tasks.spawn_local({
@@ -120,7 +128,7 @@ fn serve(
             }
         }
     });
-    tasks.block_on(&runtime, async {
+    tasks.block_on(runtime, async {
         let open = Rc::new(Notify::new());
         loop {
             let arrived = match first.take() {
@@ -156,5 +164,4 @@ fn serve(
         }
         while worker.end_turn() {}
     });
-    Ok(())
 }

@@ -119,26 +119,25 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
     signals.watch(runtime, server.shutdown.attempt());
     supervisor.stopping();
     tracing::info!("Stopping: no new connections, closing the open ones");
-    for worker in workers {
-        join(worker).map_err(|source| ServeError::System { what: "a worker failed", source })?;
-    }
+    // What clients were told is to be on disk all the same.
+    let outcome = join_all(workers);
     server.saver.stop(&server);
     server.scrubber.stop();
     server.backups.stop();
     if server.shutdown.abandons_loading() && server.store().is_none() {
         // Its thread ends with the process; what it reads is as it was.
         tracing::info!("Loading is given up. Bye");
-        return Ok(());
+        return outcome;
     }
     let background = join(loader)?;
     drop(background);
-    let Some(store) = server.store() else { return Ok(()) };
+    let Some(store) = server.store() else { return outcome };
     keeping::warn_of_losses(&server, store, &server.saver, &server.shutdown);
     let saved = server.shutdown.save_rest(&server, store).map_err(ServeError::LastCheckpoint);
     if let Some(open) = &*store.log.load() {
         close_log(open)?;
     }
-    saved
+    saved.and(outcome)
 }
 
 fn refuse_missing_cores(config: &Config) -> Result<(), ServeError> {
@@ -230,6 +229,15 @@ fn spawn<T: Send + 'static>(
 ) -> Result<JoinHandle<T>, ServeError> {
     let spawned = std::thread::Builder::new().name(name).spawn(run);
     spawned.map_err(|source| ServeError::System { what: "cannot start a thread", source })
+}
+
+/// Waits for all workers; the error of the first that has failed.
+fn join_all(workers: Vec<JoinHandle<io::Result<()>>>) -> Result<(), ServeError> {
+    let failed = workers.into_iter().map(join).filter_map(Result::err).reduce(|first, _| first);
+    failed.map_or(Ok(()), |source| {
+        tracing::error!("A worker failed: {source}");
+        Err(ServeError::System { what: "a worker failed", source })
+    })
 }
 
 fn join<T>(thread: JoinHandle<T>) -> T {
