@@ -19,6 +19,8 @@ pub(crate) struct Overlay {
     databases: Vec<Database>,
     /// Given to the newest change.
     lsn: Lsn,
+    /// Bytes of memory that keys took when they were shadowed. Large values are shared, and not copied.
+    copied_bytes: usize,
 }
 
 /// The changed keys of one database.
@@ -93,12 +95,17 @@ impl Overlay {
     /// An overlay without changes. No entry below has a newer record than `newest`.
     pub(crate) fn new(databases: usize, newest: Lsn) -> Overlay {
         let database = |db| Database { below: Some(db as u8), shadows: HashTable::new() };
-        Overlay { databases: (0..databases).map(database).collect(), lsn: newest }
+        Overlay { databases: (0..databases).map(database).collect(), lsn: newest, copied_bytes: 0 }
     }
 
     /// The key as the transaction sees it, if it was shadowed.
     pub(crate) fn find(&self, KeyRef { db, hash, key }: KeyRef<'_>) -> Option<&Shadow> {
         self.databases[db as usize].shadows.find(hash.0, |shadow| *shadow.key == *key)
+    }
+
+    /// Bytes of memory that keys took when they were shadowed.
+    pub(crate) fn copied_bytes(&self) -> usize {
+        self.copied_bytes
     }
 
     /// The database whose table shows where nothing is shadowed; `None`: nothing does.
@@ -124,6 +131,8 @@ impl Overlay {
         use Change::{Delete, Image, Prepared, Put};
         let is_replaced = matches!(next, Some(Put { .. } | Image { .. } | Prepared { .. } | Delete));
         let entry = entry.filter(|_| below == Below::Entry && !is_replaced).cloned();
+        let copied = entry.as_ref().filter(|entry| !entry.is_large()).map_or(0, Entry::bytes_about);
+        self.copied_bytes += size_of::<Shadow>() + key.len() + copied;
         let shadow = Shadow { key: key.into(), entry, below };
         self.databases[db as usize].shadows.insert_unique(hash.0, shadow, rehash);
     }

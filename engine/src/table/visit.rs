@@ -211,10 +211,10 @@ impl Table {
     }
 
     /// Shows each version that is kept to `look`: the bits of those who have still to read it, and its bytes.
-    /// Latches each segment for a moment.
+    /// Latches each segment for a moment; passes over those that somebody writes, which may last.
     pub(crate) fn for_each_kept(&self, mut look: impl FnMut(u64, usize)) {
-        for index in 0..self.segments() {
-            self.read(index).remset().for_each(&mut look);
+        for segment in (0..self.segments()).filter_map(|index| self.try_read(index)) {
+            segment.remset().for_each(&mut look);
         }
     }
 

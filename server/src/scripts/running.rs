@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 use tarn_engine::lock::{Mutex, rank};
 
+/// A script that has the store for itself no longer than this, in nanoseconds, is waited for at the gate.
+const BRIEF_NS: u64 = 10_000_000;
+
 /// A function that has run for long.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
@@ -50,8 +53,11 @@ pub(crate) struct Running {
     slots: Vec<Slot>,
     /// Those that have run for longer than `busy-reply-threshold`.
     overdue: AtomicUsize,
-    /// Those that have the store for themselves, or are about to: one has it, others wait for it.
+    /// Those that have the store for themselves: one, or for a moment two, while the first lets go.
     at_gate: AtomicUsize,
+    /// When the last one took it, in nanoseconds after `epoch`.
+    gate_taken: AtomicU64,
+    epoch: Instant,
     /// A request was postponed for that.
     is_awaited: AtomicBool,
     /// Workers that may run scripts beside each other.
@@ -66,21 +72,33 @@ impl Running {
             slots: (0..workers).map(|_| Slot::default()).collect(),
             overdue: AtomicUsize::new(0),
             at_gate: AtomicUsize::new(0),
+            gate_taken: AtomicU64::new(0),
+            epoch: Instant::now(),
             is_awaited: AtomicBool::new(false),
         }
     }
 
-    /// Says that a script has the store for itself, from before the gate is closed to the end of what is
-    /// returned.
+    /// Says that a script has the store for itself, until what is returned is dropped.
+    ///
+    /// REQUIRES: it has closed the gate.
     pub(crate) fn take_gate(&self) -> TakenGate<'_> {
+        self.gate_taken.store(self.now(), Ordering::SeqCst);
         self.at_gate.fetch_add(1, Ordering::SeqCst);
         TakenGate { running: self }
     }
 
-    /// Whether a script has the store for itself: who entered the gate would wait, and could not tell clients
-    /// that it does. The caller is woken when it has ended.
+    fn now(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
+    /// Whether a script has had the store for itself for some time: who entered the gate would wait, and could
+    /// not tell clients that it does. The caller is woken when it has ended. Where short scripts follow each
+    /// other, who waits at the gate gets in between.
     pub(crate) fn bars_the_gate(&self) -> bool {
-        let is_barred = || self.at_gate.load(Ordering::SeqCst) > 0;
+        let is_barred = || {
+            self.at_gate.load(Ordering::SeqCst) > 0
+                && self.now() >= self.gate_taken.load(Ordering::SeqCst).saturating_add(BRIEF_NS)
+        };
         if !is_barred() {
             return false;
         }
@@ -278,6 +296,11 @@ mod tests {
     fn the_gate_is_barred_until_the_last_who_asked_for_it_has_left() {
         let running = Running::new(2);
         let (one, other) = (running.take_gate(), running.take_gate());
+        assert!(!running.bars_the_gate(), "it was taken a moment ago");
+        running.gate_taken.store(0, Ordering::SeqCst);
+        while running.now() < BRIEF_NS {
+            std::thread::yield_now();
+        }
         drop(other);
         assert!(running.bars_the_gate() && running.take_awaited());
         drop(one);

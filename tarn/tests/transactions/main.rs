@@ -213,6 +213,21 @@ fn a_transaction_longer_than_the_query_buffer_limit_closes_its_connection() {
 }
 
 #[test]
+fn the_keys_that_a_script_looks_at_without_declaring_them_are_bounded() {
+    let running = Running::start(&["--client-query-buffer-limit", "1mb"]);
+    let mut client = running.connect();
+    let script = "local n = 0 while true do n = n + 1 redis.call('EXISTS', 'undeclared:' .. n) end";
+    let refused = client.ask(&format!("EVAL_RO \"{script}\" 0"));
+    assert!(
+        refused.starts_with("-ERR the script uses keys of more than client-query-buffer-limit"),
+        "{refused}"
+    );
+    // Keys that it declares are latched, and not copied.
+    let script = "for n = 1, 1000 do redis.call('EXISTS', KEYS[1]) end return 1";
+    assert_eq!(client.ask(&format!("EVAL_RO \"{script}\" 1 k")), ":1");
+}
+
+#[test]
 fn what_transactions_and_scripts_change_at_once_is_bounded_but_for_one_request() {
     let running = Running::start(&["--client-query-buffer-limit", "1mb"]);
     let mut client = running.connect();

@@ -151,8 +151,8 @@ impl Executor<'_> {
     ) -> Result<Lsn, CommandError> {
         self.session = None;
         let engine = self.server.engine().ok_or_else(|| self.loading())?;
-        let taken = transaction.has_script().then(|| self.server.scripts.running.take_gate());
         let alone = close_gate(engine, client)?;
+        let taken = transaction.has_script().then(|| self.server.scripts.running.take_gate());
         let mut latched = alone.transact(self.now);
         if !client.watching.holds(&latched) {
             return Ok(refuse_changed(&latched, client, out));

@@ -229,6 +229,7 @@ impl<'e> Executor<'e> {
         });
         if let Some(refusal) = refusal {
             counter::add(&self.server.stats.workers[self.worker].commands[slot].rejected, 1);
+            client.waits_for_gate = None;
             return Err(client.reject(command.flags, refusal));
         }
         let writes = writes(command, client);

@@ -49,6 +49,8 @@ const READ_ONLY: CommandError =
     CommandError::text("ERR Write commands are not allowed from read-only scripts.");
 const TOO_MUCH: CommandError =
     CommandError::text("ERR the script changes more at once than client-query-buffer-limit bytes");
+const TOO_MANY_KEYS: CommandError =
+    CommandError::text("ERR the script uses keys of more than client-query-buffer-limit bytes");
 const SCRIPT_KILLED: &str = "ERR Script killed by user with SCRIPT KILL.";
 const FUNCTION_KILLED: &str = "ERR Script killed by user with FUNCTION KILL.";
 
@@ -194,8 +196,8 @@ impl Executor<'_> {
     ) -> Result<Lsn, CommandError> {
         self.session = None;
         let engine = self.server.engine().ok_or_else(|| self.loading())?;
-        let taken = self.server.scripts.running.take_gate();
         let alone = close_gate(engine, client)?;
+        let taken = self.server.scripts.running.take_gate();
         if !wanted.is_read_only {
             refuse_without_room(self.server)?;
         }
@@ -447,6 +449,10 @@ impl Caller<'_, '_, '_, '_> {
             && (command.may_write() || may_publish(server, command, self.client))
         {
             Some(TOO_MUCH)
+        } else if self.latched.copied_bytes() as u64 > server.live.query_buffer_limit_bytes()
+            && self.declared.is_none()
+        {
+            Some(TOO_MANY_KEYS)
         } else {
             None
         }
