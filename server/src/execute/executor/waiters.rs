@@ -13,7 +13,7 @@ use crate::execute::client::{After, Client};
 
 /// The longest wait for latches in the stead of a client that waits: others that only use a key give it back
 /// by then. Who serves others has clients of its own. Behind one that was waited for in vain nothing is
-/// waited for.
+/// waited for, and nothing at the next try.
 pub(super) const STAND_IN_WAIT: Duration = Duration::from_millis(2);
 /// Keys whose waiters cannot be served, and which are tried at once, at most. Others come first the next
 /// time.
@@ -35,26 +35,26 @@ impl Executor<'_> {
     /// command that wrote.
     pub(super) fn serve_ready(&mut self, batch: &Batch<'_>) {
         if self.server.blocking.collect_ready(batch, &mut self.ready) {
-            self.serve_queued();
+            self.serve_queued(STAND_IN_WAIT);
         }
     }
 
     /// Looks once more for something to take, for a waiter that has just been registered.
     pub(crate) fn serve_waiter(&mut self, waiter: &Waiter) {
         self.ready.extend(waiter.request.keys.iter().map(|key| (waiter.db, key.clone())));
-        self.serve_queued();
+        self.serve_queued(STAND_IN_WAIT);
     }
 
     /// Serves clients that could not be served for want of room in the log, for a pause or for a latch, now
-    /// that nothing may be in their way.
+    /// that nothing may be in their way. Waits for no latch: it is tried again soon, and by all workers.
     pub(crate) fn serve_postponed(&mut self) {
         self.ready.extend(self.server.blocking.take_postponed());
-        self.serve_queued();
+        self.serve_queued(Duration::ZERO);
     }
 
     /// Serves the waiters of the keys in `ready`. A command that serves a waiter may push in its turn
-    /// (`BLMOVE`): its keys join the queue instead of the stack.
-    fn serve_queued(&mut self) {
+    /// (`BLMOVE`): its keys join the queue instead of the stack. `wait` is the time to wait for latches.
+    fn serve_queued(&mut self, wait: Duration) {
         if self.serving {
             return;
         }
@@ -63,7 +63,7 @@ impl Executor<'_> {
         // served them.
         let stopwatch = &self.server.stats.workers[self.worker].stopwatch;
         let mark = stopwatch.mark();
-        self.stand_in_wait = STAND_IN_WAIT;
+        self.stand_in_wait = wait;
         let mut vain = Vec::new();
         while vain.len() < VAIN_MAX
             && let Some(place) = self.ready.pop_front()
