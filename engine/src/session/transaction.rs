@@ -48,7 +48,7 @@ impl Latched<'_> {
 
     /// Bytes of memory that the keys took which the transaction has copied, also to look at them.
     pub fn copied_bytes(&self) -> usize {
-        self.overlay.as_ref().map_or(0, Overlay::copied_bytes)
+        self.overlay.as_ref().map_or(0, |overlay| overlay.copied_bytes())
     }
 
     /// Lets the commands that follow see `batch`, and adds it to `staged`.

@@ -91,9 +91,9 @@ impl Running {
         self.epoch.elapsed().as_nanos() as u64
     }
 
-    /// Whether a script has had the store for itself for some time: who entered the gate would wait, and could
-    /// not tell clients that it does. The caller is woken when it has ended. Where short scripts follow each
-    /// other, who waits at the gate gets in between.
+    /// Whether a script has had the store for itself for some time: who entered the gate would wait, and
+    /// could not tell clients that it does. The caller is woken when it has ended. Where short scripts follow
+    /// each other, who waits at the gate gets in between.
     pub(crate) fn bars_the_gate(&self) -> bool {
         let is_barred = || {
             self.at_gate.load(Ordering::SeqCst) > 0
