@@ -9,6 +9,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::value::stream::StreamId;
+
 /// Log sequence number: 1, 2, 3 …, one for each record; 0 means "before everything".
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);
@@ -72,6 +74,8 @@ pub enum Kind {
     Hash = 4,
     /// A JSON document: its text, of which the engine knows nothing more (`docs/design/0022`).
     Json = 5,
+    /// Entries in the order of their IDs, and who has read them.
+    Stream = 6,
 }
 
 impl Kind {
@@ -84,6 +88,7 @@ impl Kind {
             Kind::ZSet => "zset",
             Kind::Hash => "hash",
             Kind::Json => "ReJSON-RL",
+            Kind::Stream => "stream",
         }
     }
 
@@ -97,7 +102,7 @@ impl Kind {
         match self {
             Kind::String | Kind::Json => RENEWED_BYTES_MAX,
             Kind::List => RENEWED_LENGTH_MAX,
-            Kind::Set | Kind::ZSet | Kind::Hash => u64::MAX,
+            Kind::Set | Kind::ZSet | Kind::Hash | Kind::Stream => u64::MAX,
         }
     }
 
@@ -110,6 +115,7 @@ impl Kind {
             3 => Kind::ZSet,
             4 => Kind::Hash,
             5 => Kind::Json,
+            6 => Kind::Stream,
             _ => return None,
         })
     }
@@ -249,6 +255,28 @@ pub enum Change<'a> {
         /// From the front, 0 first.
         index: u64,
     },
+    /// An element of a stream, such as an entry or a group, has this value; creates the key.
+    StreamPut {
+        /// The name of the element; see `value::stream::element`.
+        name: Bytes<'a>,
+        /// Its value.
+        value: Bytes<'a>,
+    },
+    /// An element of a stream is gone. The head never goes.
+    StreamRemove {
+        /// The name of the element.
+        name: Bytes<'a>,
+    },
+    /// The entries of a stream with smaller IDs are gone. What their groups know of them stays.
+    StreamTrim {
+        /// The smallest ID that stays.
+        below: StreamId,
+    },
+    /// A group of a stream is gone, with its consumers and what is pending for them.
+    StreamGroupRemove {
+        /// The name of the group.
+        group: Bytes<'a>,
+    },
     /// The key holds this collection or this document now, whatever it was before (`RENAME`, `COPY`,
     /// `…STORE`, `JSON.SET`). Never empty.
     Image {
@@ -336,6 +364,10 @@ impl Change<'_> {
             | Change::ListPut { .. }
             | Change::ListInsert { .. }
             | Change::ListRemove { .. } => Kind::List,
+            Change::StreamPut { .. }
+            | Change::StreamRemove { .. }
+            | Change::StreamTrim { .. }
+            | Change::StreamGroupRemove { .. } => Kind::Stream,
             Change::Image { kind, .. }
             | Change::PreparedPart { kind, .. }
             | Change::Prepared { kind, .. }
@@ -398,14 +430,19 @@ impl Write<'_> {
             | Change::ListPush { element: bytes, .. }
             | Change::ListPut { element: bytes, .. }
             | Change::ListInsert { element: bytes, .. }
+            | Change::StreamRemove { name: bytes }
+            | Change::StreamGroupRemove { group: bytes }
             | Change::Image { elements: bytes, .. }
             | Change::PreparedPart { bytes, .. }
             | Change::RenewalPart { bytes, .. } => owned(bytes),
-            Change::HashPut { field, value } => owned(field) + owned(value),
+            Change::HashPut { field: name, value } | Change::StreamPut { name, value } => {
+                owned(name) + owned(value)
+            }
             Change::Delete
             | Change::Expire(_)
             | Change::ListPop { .. }
             | Change::ListRemove { .. }
+            | Change::StreamTrim { .. }
             | Change::Prepared { .. }
             | Change::RenewalBegins { .. }
             | Change::RenewalEnds { .. } => 0,

@@ -28,7 +28,7 @@ use crate::record::{Batch, Bytes, Change, Kind, Lsn, Write};
 use crate::rewrite_cursor::RewriteCursor;
 use crate::session::{Access, Latched};
 use crate::store::Store;
-use crate::table::{Entry, KeyHash, KeyRef};
+use crate::table::{ElementCursor, Entry, KeyHash, KeyRef};
 use crate::value::image::ImageItem;
 use crate::value::{ImageBuilder, ValueRef, elements_of};
 
@@ -164,8 +164,10 @@ pub(crate) struct Parts {
     /// The record of the beginning.
     begun: Lsn,
     key_bytes: usize,
-    /// Where the next part begins: of a string, in bytes; a cursor for what has names.
+    /// Where the next part of a string begins, in bytes.
     at: u64,
+    /// Where the next elements with names are.
+    cursor: ElementCursor,
     /// Bytes of a string at the beginning.
     length: u64,
     /// All parts have been given.
@@ -178,7 +180,8 @@ impl Parts {
     /// Nothing has been said since `begun` of a value that was so long then.
     pub(crate) fn new((kind, length): (Kind, u64), begun: Lsn, key: &[u8], part_bytes: usize) -> Parts {
         let key_bytes = key.len();
-        Parts { kind, begun, key_bytes, at: 0, length, is_said: false, part_bytes: part_bytes.max(1) }
+        let cursor = ElementCursor::default();
+        Parts { kind, begun, key_bytes, at: 0, cursor, length, is_said: false, part_bytes: part_bytes.max(1) }
     }
 
     /// Whether all has been said.
@@ -227,7 +230,7 @@ impl Parts {
             if self.is_said || bytes >= self.part_bytes {
                 break;
             }
-            let (next, found) = entry.older_than(self.begun, self.at, LOOKED_AT);
+            let (next, found) = entry.older_than(self.begun, &self.cursor, LOOKED_AT);
             let mut found = found.into_iter();
             for item in found.by_ref() {
                 let change = put(self.kind, &item);
@@ -241,7 +244,8 @@ impl Parts {
                 // What was put will be passed over when the others are looked for again.
                 break;
             }
-            (self.at, self.is_said) = (next, next == 0);
+            self.is_said = next.is_none();
+            self.cursor = next.unwrap_or_default();
         }
         changes
     }
@@ -249,7 +253,9 @@ impl Parts {
     /// The approximate size of a change in the log.
     fn bytes_of(&self, change: &Change<'_>) -> usize {
         let fields = match change {
-            Change::HashPut { field, value } => field.len() + value.len(),
+            Change::HashPut { field: name, value } | Change::StreamPut { name, value } => {
+                name.len() + value.len()
+            }
             Change::SetAdd { member } => member.len(),
             Change::ZSetPut { member, .. } => member.len() + size_of::<f64>(),
             Change::RenewalPart { bytes, .. } => bytes.len(),
@@ -281,6 +287,7 @@ fn put(kind: Kind, item: &ImageItem<'_>) -> Change<'static> {
     match kind {
         Kind::Hash => Change::HashPut { field: name, value: item.value.to_vec().into() },
         Kind::ZSet => Change::ZSetPut { member: name, score: item.score },
+        Kind::Stream => Change::StreamPut { name, value: item.value.to_vec().into() },
         _ => Change::SetAdd { member: name },
     }
 }
@@ -291,6 +298,7 @@ fn removal(kind: Kind, item: &ImageItem<'_>) -> Change<'static> {
     match kind {
         Kind::Hash => Change::HashRemove { field: name },
         Kind::ZSet => Change::ZSetRemove { member: name },
+        Kind::Stream => Change::StreamRemove { name },
         _ => Change::SetRemove { member: name },
     }
 }
@@ -298,14 +306,12 @@ fn removal(kind: Kind, item: &ImageItem<'_>) -> Change<'static> {
 /// The removals of what a replay has of a hash, a set or a sorted set that is older than the beginning of a
 /// renewal, which has ended: the records that took it away may have been dropped.
 pub(crate) fn removals_of_older(entry: Option<&Entry>, kind: Kind, begun: Lsn) -> Vec<Change<'static>> {
-    let (mut removals, mut cursor) = (Vec::new(), 0);
+    let (mut removals, mut cursor) = (Vec::new(), ElementCursor::default());
     let Some(entry) = entry.filter(|entry| entry.kind() == kind) else { return removals };
     loop {
-        let (next, found) = entry.older_than(begun, cursor, LOOKED_AT_IN_REPLAY);
+        let (next, found) = entry.older_than(begun, &cursor, LOOKED_AT_IN_REPLAY);
         removals.extend(found.iter().map(|item| removal(kind, item)));
-        if next == 0 {
-            return removals;
-        }
+        let Some(next) = next else { return removals };
         cursor = next;
     }
 }

@@ -282,6 +282,7 @@ impl Layout {
             Layout::Elements(Kind::Set) => "SET",
             Layout::Elements(Kind::ZSet) => "ZSET",
             Layout::Elements(Kind::Hash | Kind::Json) => "HASHES",
+            Layout::Elements(Kind::Stream) => "STREAM",
         }
     }
 

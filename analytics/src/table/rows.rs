@@ -484,6 +484,7 @@ impl Rows {
                 let members = zset.iter_from(from).take(most);
                 members.for_each(|(member, score)| add(Some(member), Cell::Float(score)));
             }
+            ValueRef::Stream(_) => {}
             ValueRef::Hash(hash) => {
                 let fields = hash.iter_from(from).take(most);
                 fields.for_each(|(name, value)| add(Some(name), bytes(value)));
@@ -581,6 +582,7 @@ fn is_short(layout: Layout, entry: &Entry) -> bool {
         (_, ValueRef::Set(set)) => set.len() <= ELEMENTS_IN_PART,
         (_, ValueRef::ZSet(zset)) => zset.len() <= ELEMENTS_IN_PART,
         (_, ValueRef::Hash(hash)) => hash.len() <= ELEMENTS_IN_PART,
+        (_, ValueRef::Stream(stream)) => stream.len() <= ELEMENTS_IN_PART,
     }
 }
 

@@ -185,6 +185,7 @@ impl Sample {
         let elements = self.elements.entry(entry.kind()).or_default();
         let bytes = |bytes| Cell::Bytes(Cow::Borrowed(bytes));
         match entry.value() {
+            ValueRef::Stream(_) => {}
             ValueRef::Hash(hash) => {
                 for (name, value) in hash.iter().take(ELEMENTS_MAX) {
                     self.hashes.add(name, &bytes(value));

@@ -62,15 +62,20 @@ impl Needs<'_> {
         };
         match change {
             Change::Delete => self.needs_removal(lsn),
-            Change::HashRemove { .. } | Change::SetRemove { .. } | Change::ZSetRemove { .. } => {
+            Change::HashRemove { .. }
+            | Change::SetRemove { .. }
+            | Change::ZSetRemove { .. }
+            | Change::StreamRemove { .. }
+            | Change::StreamTrim { .. }
+            | Change::StreamGroupRemove { .. } => {
                 self.needs_removal(lsn) || {
                     let place = self.place_if(*db, key, lsn, |entry| entry.is_taken_from_image(lsn));
                     self.count(place, key, change)
                 }
             }
             // What is older than these may have been dropped, and is of use to no element that is there.
-            Change::RenewalBegins { kind: Kind::Set | Kind::ZSet | Kind::Hash, .. }
-            | Change::RenewalEnds { kind: Kind::Set | Kind::ZSet | Kind::Hash, .. } => {
+            Change::RenewalBegins { kind: Kind::Set | Kind::ZSet | Kind::Hash | Kind::Stream, .. }
+            | Change::RenewalEnds { kind: Kind::Set | Kind::ZSet | Kind::Hash | Kind::Stream, .. } => {
                 self.needs_removal(lsn)
             }
             Change::Patch { .. }

@@ -63,6 +63,10 @@ pub(super) mod kind {
     pub(crate) const RENEWAL_END: u8 = 24;
     pub(crate) const PREPARED_PART: u8 = 25;
     pub(crate) const PREPARED: u8 = 26;
+    pub(crate) const STREAM_PUT: u8 = 27;
+    pub(crate) const STREAM_REMOVE: u8 = 28;
+    pub(crate) const STREAM_TRIM: u8 = 29;
+    pub(crate) const STREAM_GROUP_REMOVE: u8 = 30;
 }
 
 /// A group of more than one record begins here: their number follows as a varint.

@@ -8,6 +8,7 @@ use super::format::{
     take_varint,
 };
 use crate::record::{Bytes, Change, Kind, Lsn, Made, Side, UnixMs, Write};
+use crate::value::stream::StreamId;
 
 /// One record of a block.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,7 +126,7 @@ struct Head<'a> {
 impl<'a> Head<'a> {
     fn take(rest: &mut &'a [u8]) -> Result<Head<'a>, FormatError> {
         let (kind, flags) = (take_u8(rest)?, take_u8(rest)?);
-        if !(kind::PUT..=kind::PREPARED).contains(&kind) {
+        if !(kind::PUT..=kind::STREAM_GROUP_REMOVE).contains(&kind) {
             return Err(FormatError::UnknownType(kind));
         }
         let may_expire = matches!(kind, kind::PUT | kind::EXPIRE | kind::IMAGE | kind::PREPARED);
@@ -221,6 +222,13 @@ fn take_change<'a>(head: &Head<'_>, rest: &mut &'a [u8]) -> Result<Change<'a>, F
             let (parts, sticky) = (take_varint(rest)?, head.flags & FLAG_STICKY != 0);
             Change::Prepared { kind, begun, parts, expiry, sticky, value: Made::default() }
         }
+        kind::STREAM_PUT => Change::StreamPut { name: take_bytes(rest)?, value: take_bytes(rest)? },
+        kind::STREAM_REMOVE => Change::StreamRemove { name: take_bytes(rest)? },
+        kind::STREAM_TRIM => {
+            let (ms, seq) = (take_varint(rest)?, take_varint(rest)?);
+            Change::StreamTrim { below: StreamId::new(ms, seq) }
+        }
+        kind::STREAM_GROUP_REMOVE => Change::StreamGroupRemove { group: take_bytes(rest)? },
         unknown => return Err(FormatError::UnknownType(unknown)),
     })
 }

@@ -211,7 +211,11 @@ fn apply_one(
         (effect, _) = segment.apply(run.key_ref(), gone, Waiting::NONE, retired);
         retired.lsns.extend(loose.take_remains(db, key).iter().flat_map(|remains| remains.lsns()));
     }
-    if !fits && matches!(change, Change::HashPut { .. } | Change::SetAdd { .. } | Change::ZSetPut { .. }) {
+    let is_named = matches!(
+        change,
+        Change::HashPut { .. } | Change::SetAdd { .. } | Change::ZSetPut { .. } | Change::StreamPut { .. }
+    );
+    if !fits && is_named {
         // What ended it is behind it, or the start is refused; and no entry has it, to tell that it ended.
         retired.lsns.push(lsn);
     }

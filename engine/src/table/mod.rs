@@ -14,6 +14,7 @@ pub mod visit;
 
 pub use crate::value::Garbage;
 pub use directory::{LatchTimeout, ScanBudget, Table};
+pub(crate) use entry::ElementCursor;
 pub use entry::{Applied, Entry, Mismatch, Retired};
 pub(crate) use entry::{Built, Remains, touch_all};
 pub(crate) use hash::Placed;

@@ -23,7 +23,10 @@ const DRAW_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Whether a change may find nothing: what it takes away is gone already.
 fn takes_away(change: &Change<'_>) -> bool {
     use Change::{Delete, HashRemove, RenewalEnds, SetRemove, ZSetRemove};
-    matches!(change, Delete | HashRemove { .. } | SetRemove { .. } | ZSetRemove { .. } | RenewalEnds { .. })
+    use Change::{StreamGroupRemove, StreamRemove, StreamTrim};
+    let is_element = matches!(change, HashRemove { .. } | SetRemove { .. } | ZSetRemove { .. });
+    let is_of_stream = matches!(change, StreamRemove { .. } | StreamTrim { .. } | StreamGroupRemove { .. });
+    is_element || is_of_stream || matches!(change, Delete | RenewalEnds { .. })
 }
 
 /// Some hundreds of entries; what the latch of the directory's slot protects.

@@ -10,13 +10,16 @@ use super::block::{Block, EMPTY_LIST, Header};
 use super::chunks::Chunks;
 use super::form::Form;
 use super::nodes::{Garbage, Nodes, PACKED_BYTES_MAX, PACKED_COUNT_MAX};
-use super::packed::{self, LIST};
+use super::packed::{self, Buffer, LIST};
+use super::stream::{self, element, order};
 use super::string::WHOLE_BYTES_MAX;
 use super::thin::Either;
 use super::thin::Which::{Large, Small};
-use super::tree::{Link, Order};
+use super::tree::{Link, Order, Tree};
 use super::zset::ZSetTrees;
-use super::{HashRef, ListRef, SetRef, ValueRef, ZSetRef, elements_of, hash, image, limits, list, set, zset};
+use super::{
+    HashRef, ListRef, SetRef, StreamRef, ValueRef, ZSetRef, elements_of, hash, image, limits, list, set, zset,
+};
 use crate::record::{BYTES_MAX, Kind, Lsn, Made, Side};
 
 /// Bytes from which on an allocation is freed elsewhere: giving it back to the system takes time.
@@ -114,6 +117,9 @@ impl Body {
             return (1..=BYTES_MAX).contains(&image.len()).then(|| Body::string(header, key, image));
         }
         let (count, packed) = image::pack(kind, image, lsn).ok()?;
+        if kind == Kind::Stream {
+            return Body::stream(key, header, image);
+        }
         let mut body = Body::empty(header, key);
         let items = image::decode(kind, image).flatten();
         if count > PACKED_COUNT_MAX || packed.len() > PACKED_BYTES_MAX {
@@ -126,7 +132,7 @@ impl Body {
         }
         for item in items {
             match kind {
-                Kind::String | Kind::Json => return None,
+                Kind::String | Kind::Json | Kind::Stream => return None,
                 Kind::List => body.list_insert(body.count(), item.name),
                 Kind::Set => _ = body.set_add(item.name, lsn),
                 Kind::ZSet => _ = body.zset_put(item.name, item.score, lsn),
@@ -138,6 +144,19 @@ impl Body {
             body.block_mut().packed().narrow(None);
         }
         (kind != Kind::String && body.count() > 0).then_some(body)
+    }
+
+    /// The stream of an image, all elements with the header's `Lsn`; `None` if it is empty.
+    fn stream(key: &[u8], header: &Header, image: &[u8]) -> Option<Body> {
+        let mut body = Body::empty(header, key);
+        for item in image::decode(Kind::Stream, image).flatten() {
+            body.stream_put(item.name, item.value, header.lsn);
+        }
+        if body.nodes().is_none() {
+            // One record says all of them.
+            body.block_mut().packed().narrow(None);
+        }
+        (body.count() > 0).then_some(body)
     }
 
     /// The value that is made already, as `to_made` or a replay gives it: nodes, or the bytes of its parts.
@@ -243,13 +262,17 @@ impl Body {
         Some(Garbage::nodes(Box::new(nodes), self.block().header().base))
     }
 
-    /// The `Lsn`s of packed elements, where they have any; those in nodes are reported by their [`Garbage`].
+    /// The `Lsn`s of packed elements with records of their own, where they have any; those in nodes are
+    /// reported by their [`Garbage`].
     pub(crate) fn packed_lsns(&self) -> impl Iterator<Item = Lsn> {
         let (layout, _, elements) = match self.nodes() {
             None => self.block().elements(),
             Some(_) => (LIST, 0, &[][..]),
         };
-        packed::items(layout, elements).map(|item| item.lsn())
+        let is_stream = self.block().kind() == Kind::Stream;
+        let own =
+            packed::items(layout, elements).filter(move |item| !is_stream || !element::is_derived(item.name));
+        own.map(|item| item.lsn())
     }
 
     #[inline]
@@ -269,6 +292,7 @@ impl Body {
             Kind::Set => ValueRef::Set(SetRef { form: packed_form(block) }),
             Kind::ZSet => ValueRef::ZSet(ZSetRef { index: packed_form(block), ranking: packed_form(block) }),
             Kind::Hash => ValueRef::Hash(HashRef { form: packed_form(block) }),
+            Kind::Stream => ValueRef::Stream(StreamRef { form: packed_form(block) }),
         }
     }
 
@@ -351,6 +375,87 @@ impl Body {
             Some(nodes) => nodes.remove(name),
             None => packed::remove(layout, &mut block.packed(), name),
         }
+    }
+
+    /// Gives an element of a stream a value; the `Lsn` that it had. REQUIRES: it is sound.
+    pub(crate) fn stream_put(&mut self, name: &[u8], value: &[u8], lsn: Lsn) -> Option<Lsn> {
+        if let Some(element::Name::Pending(group, id)) = element::Name::parse(name)
+            && let Some((_, _, consumer)) = element::read_pending(value)
+        {
+            let former = self.consumer_of(name);
+            if former.as_deref() != Some(consumer) {
+                if let Some(former) = former {
+                    self.remove(&element::owned_name(group, &former, id));
+                }
+                self.stream_put_alone(&element::owned_name(group, consumer, id), &[], lsn);
+            }
+        }
+        self.stream_put_alone(name, value, lsn)
+    }
+
+    fn stream_put_alone(&mut self, name: &[u8], value: &[u8], lsn: Lsn) -> Option<Lsn> {
+        let (block, nodes) = self.parts_mut();
+        let old = match nodes {
+            Some(Nodes::Stream(tree)) => tree.put(name, value, lsn),
+            _ => order::put(&mut block.packed(), name, value, lsn),
+        };
+        self.unpack_if_large();
+        old
+    }
+
+    /// The consumer of the pending entry with this name.
+    fn consumer_of(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let ValueRef::Stream(stream) = self.value() else { return None };
+        let item = stream.form.find(name)?;
+        element::read_pending(item.value).map(|(_, _, consumer)| consumer.to_vec())
+    }
+
+    /// Takes out an element of a stream; the `Lsn` that it had.
+    pub(crate) fn stream_remove(&mut self, name: &[u8]) -> Option<Lsn> {
+        if let Some(element::Name::Pending(group, id)) = element::Name::parse(name)
+            && let Some(consumer) = self.consumer_of(name)
+        {
+            self.remove(&element::owned_name(group, &consumer, id));
+        }
+        self.remove(name)
+    }
+
+    /// Takes out the elements of a stream from one name to before another. Their `Lsn`s are told to
+    /// `outdated` if they are few, and are in what is returned if they are many.
+    pub(crate) fn stream_cut(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        mut outdated: impl FnMut(Lsn),
+    ) -> Option<Garbage> {
+        let ValueRef::Stream(StreamRef { form }) = self.value() else { return None };
+        let places = stream::places(&form, from, to);
+        if places.is_empty() {
+            return None;
+        }
+        let is_all = places.len() == self.count();
+        let (block, nodes) = self.parts_mut();
+        let Some(nodes) = nodes else {
+            let (layout, _, bytes) = block.elements();
+            let start = packed::offset_of(layout, bytes, places.start);
+            let end = packed::offset_of(layout, bytes, places.end);
+            order::lsns_of(layout, &bytes[start..end]).for_each(&mut outdated);
+            block.packed().remove(start..end, places.len());
+            return None;
+        };
+        let Nodes::Stream(tree) = nodes else { return None };
+        let mut links = Vec::new();
+        match is_all {
+            true => links.push(std::mem::replace(tree, Tree::of(Vec::new())).root),
+            false => tree.cut(places, &mut links),
+        }
+        // A thread that is woken costs more than a leaf or two.
+        let are_few = links.len() <= 2 && links.iter().all(|link| matches!(link, Link::Leaf(_)));
+        if are_few {
+            order::for_each_lsn(&links, &mut outdated);
+            return None;
+        }
+        Some(Garbage::elements(links, self.block().header().base))
     }
 
     /// Puts an element before the one at `index`, or behind the last. REQUIRES: `index` is at most the

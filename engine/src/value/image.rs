@@ -3,12 +3,14 @@
 //! ```text
 //! list, set:   [varint length][element] …
 //! hash:        [varint length][field][varint length][value] …
+//! stream:      as a hash: the names of its elements, and their values
 //! sorted set:  [varint length][member][score, 8 bytes little-endian] …
 //! ```
 
 use super::ValueRef;
 use super::packed::{Varint, lsn_bytes};
 use super::run::checked_run;
+use super::stream::element;
 use crate::record::{BYTES_MAX, Kind, Lsn};
 
 /// Builds an image element by element.
@@ -31,9 +33,9 @@ impl ImageBuilder {
         self.len += 1;
     }
 
-    /// Adds a field of a hash.
+    /// Adds a field of a hash, or an element of a stream.
     pub fn push_field(&mut self, field: &[u8], value: &[u8]) {
-        debug_assert_eq!(self.kind, Kind::Hash);
+        debug_assert!(matches!(self.kind, Kind::Hash | Kind::Stream));
         self.push_run(field);
         self.push_run(value);
         self.len += 1;
@@ -92,6 +94,11 @@ pub fn elements_of(value: ValueRef<'_>) -> Vec<u8> {
             fields.iter().for_each(|(field, value)| hash.push_field(field, value));
             hash.finish()
         }
+        ValueRef::Stream(elements) => {
+            let mut stream = ImageBuilder::new(Kind::Stream);
+            elements.elements().for_each(|(name, value)| stream.push_field(name, value));
+            stream.finish()
+        }
         ValueRef::ZSet(members) => {
             members.iter_from(0).for_each(|(member, score)| zset.push_scored(member, score));
             zset.finish()
@@ -114,7 +121,7 @@ pub struct ImageError {
 pub struct ImageItem<'a> {
     /// Element, member or field.
     pub name: &'a [u8],
-    /// A hash's value; empty for other kinds.
+    /// The value of a field of a hash or an element of a stream; empty for other kinds.
     pub value: &'a [u8],
     /// A sorted set's score, never NaN; 0 for other kinds.
     pub score: f64,
@@ -132,11 +139,11 @@ pub(crate) fn pack(kind: Kind, bytes: &[u8], lsn: Lsn) -> Result<(usize, Vec<u8>
         let name = [name_len.as_slice(), item.name];
         match kind {
             Kind::String | Kind::List | Kind::Json => {}
-            Kind::Set | Kind::Hash => push(&[&lsn]),
+            Kind::Set | Kind::Hash | Kind::Stream => push(&[&lsn]),
             Kind::ZSet => push(&[&lsn, &item.score.to_le_bytes()]),
         }
         push(&name);
-        if kind == Kind::Hash {
+        if matches!(kind, Kind::Hash | Kind::Stream) {
             push(&[value_len.as_slice(), item.value]);
         }
         count += 1;
@@ -163,6 +170,10 @@ impl<'a> ImageItems<'a> {
             Kind::String | Kind::Json => return None,
             Kind::List | Kind::Set => {}
             Kind::Hash => item.value = self.run()?,
+            Kind::Stream => {
+                item.value = self.run()?;
+                return element::is_sound(item.name, item.value).then_some(item);
+            }
             Kind::ZSet => {
                 let score = self.bytes.get(self.at..)?.first_chunk()?;
                 self.at += score.len();

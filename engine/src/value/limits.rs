@@ -41,7 +41,7 @@ impl EncodingLimits {
     /// Whether Redis leaves the small encoding when a collection has `len` elements and one of them is this.
     pub(crate) fn passed(&self, kind: Kind, len: usize, name: &[u8], value: &[u8]) -> bool {
         match kind {
-            Kind::String | Kind::List | Kind::Json => false,
+            Kind::String | Kind::List | Kind::Json | Kind::Stream => false,
             Kind::Set => len > self.set_intset_entries || !is_integer(name),
             Kind::ZSet => len > self.zset_listpack_entries || name.len() > self.zset_listpack_value,
             Kind::Hash => {

@@ -27,6 +27,7 @@ pub(crate) mod run;
 pub(crate) mod scattered;
 pub mod set;
 pub(crate) mod stored;
+pub mod stream;
 pub(crate) mod string;
 pub(crate) mod thin;
 pub(crate) mod tree;
@@ -40,6 +41,7 @@ pub use making::Making;
 pub use nodes::Garbage;
 pub use packed::is_same;
 pub use set::SetRef;
+pub use stream::StreamRef;
 pub use string::StringRef;
 pub use zset::ZSetRef;
 
@@ -61,6 +63,8 @@ pub enum ValueRef<'a> {
     Hash(HashRef<'a>),
     /// The text of a JSON document.
     Json(StringRef<'a>),
+    /// A stream.
+    Stream(StreamRef<'a>),
 }
 
 impl<'a> ValueRef<'a> {

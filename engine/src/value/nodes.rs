@@ -8,6 +8,8 @@ use super::list::{ListOrder, ListRef};
 use super::packed::{self, HASH, Item, LIST, SET, ZSET};
 use super::scattered::{HashOrder, SetOrder};
 use super::set::SetRef;
+use super::stream::StreamRef;
+use super::stream::order::{self, STREAM, StreamOrder};
 use super::string::StringRef;
 use super::tree::{Link, Order, Tree};
 use super::zset::{ZSetRef, ZSetTrees};
@@ -27,6 +29,7 @@ pub(crate) enum Nodes {
     Set(Tree<SetOrder>),
     ZSet(ZSetTrees),
     Hash(Tree<HashOrder>),
+    Stream(Tree<StreamOrder>),
 }
 
 impl Nodes {
@@ -39,6 +42,7 @@ impl Nodes {
             Kind::Set => Nodes::Set(Tree::build_scattered(packed::items(SET, bytes))),
             Kind::ZSet => Nodes::ZSet(ZSetTrees::build(packed::items(ZSET, bytes))),
             Kind::Hash => Nodes::Hash(Tree::build_scattered(packed::items(HASH, bytes))),
+            Kind::Stream => Nodes::Stream(Tree::build_sorted(packed::items(STREAM, bytes))),
         })
     }
 
@@ -50,6 +54,7 @@ impl Nodes {
             Nodes::Set(_) => kind == Kind::Set,
             Nodes::ZSet(_) => kind == Kind::ZSet,
             Nodes::Hash(_) => kind == Kind::Hash,
+            Nodes::Stream(_) => kind == Kind::Stream,
         }
     }
 
@@ -61,6 +66,7 @@ impl Nodes {
             Nodes::Set(tree) => tree.len(),
             Nodes::ZSet(trees) => trees.index.len(),
             Nodes::Hash(tree) => tree.len(),
+            Nodes::Stream(tree) => tree.len(),
         }
     }
 
@@ -73,6 +79,7 @@ impl Nodes {
                 Nodes::Set(tree) => tree.bytes(),
                 Nodes::ZSet(trees) => trees.index.bytes() + trees.ranking.bytes(),
                 Nodes::Hash(tree) => tree.bytes(),
+                Nodes::Stream(tree) => tree.bytes(),
             }
     }
 
@@ -85,6 +92,7 @@ impl Nodes {
                 Nodes::Set(tree) => tree.bytes_about(),
                 Nodes::ZSet(trees) => trees.index.bytes_about() + trees.ranking.bytes_about(),
                 Nodes::Hash(tree) => tree.bytes_about(),
+                Nodes::Stream(tree) => tree.bytes_about(),
             }
     }
 
@@ -98,6 +106,7 @@ impl Nodes {
                 ranking: Form::Tree(&trees.ranking),
             }),
             Nodes::Hash(tree) => ValueRef::Hash(HashRef { form: Form::Tree(tree) }),
+            Nodes::Stream(tree) => ValueRef::Stream(StreamRef { form: Form::Tree(tree) }),
         }
     }
 
@@ -108,6 +117,7 @@ impl Nodes {
             Nodes::Set(tree) => tree.remove(name),
             Nodes::ZSet(trees) => trees.remove(name),
             Nodes::Hash(tree) => tree.remove(name),
+            Nodes::Stream(tree) => tree.remove(name),
         }
     }
 
@@ -117,6 +127,7 @@ impl Nodes {
             Nodes::Set(tree) => visit_lsns(tree, visit),
             Nodes::ZSet(trees) => visit_lsns(&trees.index, visit),
             Nodes::Hash(tree) => visit_lsns(tree, visit),
+            Nodes::Stream(tree) => order::for_each_lsn(std::slice::from_ref(&tree.root), visit),
         }
     }
 }
@@ -139,6 +150,8 @@ enum Rest {
     Nodes { nodes: Box<Nodes>, base: Option<Lsn> },
     /// Parts of a list.
     Cut(#[allow(dead_code, reason = "held to be dropped")] Vec<Link<ListOrder>>),
+    /// Elements of a stream, and the record that it began with.
+    Elements { links: Vec<Link<StreamOrder>>, base: Option<Lsn> },
     /// A giant key.
     Block(#[allow(dead_code, reason = "held to be dropped")] Block),
 }
@@ -152,18 +165,26 @@ impl Garbage {
         Garbage(Rest::Cut(links))
     }
 
+    pub(crate) fn elements(links: Vec<Link<StreamOrder>>, base: Option<Lsn>) -> Garbage {
+        Garbage(Rest::Elements { links, base })
+    }
+
     pub(crate) fn block(block: Block) -> Garbage {
         Garbage(Rest::Block(block))
     }
 
     /// Calls `visit` with each `Lsn` of an element whose record is no longer needed.
     pub fn for_each_lsn(&self, visit: &mut impl FnMut(Lsn)) {
-        if let Rest::Nodes { nodes, base } = &self.0 {
-            nodes.for_each_lsn(&mut |lsn| {
-                if base.is_none_or(|base| lsn > base) {
-                    visit(lsn)
-                }
-            });
+        let (Rest::Nodes { base, .. } | Rest::Elements { base, .. }) = &self.0 else { return };
+        let mut visit = |lsn| {
+            if base.is_none_or(|base| lsn > base) {
+                visit(lsn)
+            }
+        };
+        match &self.0 {
+            Rest::Nodes { nodes, .. } => nodes.for_each_lsn(&mut visit),
+            Rest::Elements { links, .. } => order::for_each_lsn(links, &mut visit),
+            Rest::Cut(_) | Rest::Block(_) => {}
         }
     }
 }

@@ -113,7 +113,7 @@ pub(crate) const fn layout_of(kind: Kind) -> Layout {
         Kind::String | Kind::List | Kind::Json => LIST,
         Kind::Set => SET,
         Kind::ZSet => ZSET,
-        Kind::Hash => HASH,
+        Kind::Hash | Kind::Stream => HASH,
     }
 }
 

@@ -10,12 +10,14 @@
 //! somebody else made: nothing read from a file may make the store panic later, or take a later write for a
 //! record that was replaced. So no `Lsn` of an entry, of its parts too, is newer than the file's cut.
 
+use super::ValueRef;
 use super::block::Block;
 use super::body::Body;
 use super::chunks::Chunks;
 use super::nodes::Nodes;
 use super::packed::{self, Layout, SCORE_BYTES, layout_of};
 use super::run::checked_run;
+use super::stream::order;
 use super::string::WHOLE_BYTES_MAX;
 use crate::record::{BYTES_MAX, Kind, Lsn};
 
@@ -53,10 +55,15 @@ impl Body {
         if !kind.is_bytes() {
             let (layout, count, elements) = block.checked_elements().ok_or(NotStored::NoEntry)?;
             let found = check_items(layout, elements, cut)?;
-            if count != found || count == 0 || kind == Kind::ZSet && !is_sorted(layout, elements) {
+            let is_in_order = match kind {
+                Kind::ZSet => is_sorted(layout, elements),
+                Kind::Stream => order::is_sorted(layout, elements),
+                _ => true,
+            };
+            if count != found || count == 0 || !is_in_order {
                 return Err(NotStored::NoEntry);
             }
-            return Ok(Body::of_packed(block));
+            return checked_stream(Body::of_packed(block));
         }
         if block.payload().len() > WHOLE_BYTES_MAX {
             return Ok(Body::string(&block.header(), block.key(), block.payload()));
@@ -84,7 +91,7 @@ impl Body {
         let nodes = Nodes::build(kind, &elements).ok_or(NotStored::NoEntry)?;
         // A name that is there twice is no set.
         let is_collection = count > 0 && nodes.count() == count;
-        is_collection.then(|| Body::of_nodes(block, nodes)).ok_or(NotStored::NoEntry)
+        is_collection.then(|| Body::of_nodes(block, nodes)).ok_or(NotStored::NoEntry).and_then(checked_stream)
     }
 }
 
@@ -97,6 +104,7 @@ impl Nodes {
             Nodes::Set(tree) => tree.for_each_leaf(visit),
             Nodes::ZSet(trees) => trees.index.for_each_leaf(visit),
             Nodes::Hash(tree) => tree.for_each_leaf(visit),
+            Nodes::Stream(tree) => tree.for_each_leaf(visit),
         }
     }
 }
@@ -141,6 +149,14 @@ fn check_items(layout: Layout, bytes: &[u8], cut: Lsn) -> Result<usize, NotStore
         count += 1;
     }
     Ok(count)
+}
+
+/// The body, if it is no stream, or one of sound elements.
+fn checked_stream(body: Body) -> Result<Body, NotStored> {
+    match body.value() {
+        ValueRef::Stream(stream) if !stream.is_sound() => Err(NotStored::NoEntry),
+        _ => Ok(body),
+    }
 }
 
 fn is_sorted(layout: Layout, elements: &[u8]) -> bool {

@@ -11,6 +11,7 @@ use sha1_smol::Sha1;
 use tarn_engine::Entry;
 use tarn_engine::record::Kind;
 use tarn_engine::value::ValueRef;
+use tarn_engine::value::stream::StreamId;
 use tarn_resp::format_double;
 
 /// 20 bytes that say whether two sets of data are the same.
@@ -66,6 +67,7 @@ const fn number_of(kind: Kind) -> u32 {
         Kind::ZSet => 3,
         Kind::Hash => 4,
         Kind::Json => 5,
+        Kind::Stream => 6,
     }
 }
 
@@ -84,6 +86,16 @@ pub fn of_entry(entry: &Entry, with_key: bool) -> Digest {
             for (member, score) in zset.iter_from(0) {
                 let score = format_double(score);
                 digest.merge(&Digest::of_parts(&[member, score.as_ref()]));
+            }
+        }
+        // In the order of IDs: the digest of a stream is that of its entries, as in Redis.
+        ValueRef::Stream(stream) => {
+            for entry in stream.iter_from(StreamId::MIN) {
+                digest.mix(entry.id.to_string().as_bytes());
+                for (field, value) in entry.fields.iter() {
+                    digest.mix(field);
+                    digest.mix(value);
+                }
             }
         }
         ValueRef::Hash(hash) => {

@@ -21,12 +21,13 @@ const OF_EACH: usize = 16;
 const BINS: usize = 65;
 
 /// The lines, in the order of Redis's types.
-const LINES: [(Kind, &str); 5] = [
+const LINES: [(Kind, &str); 6] = [
     (Kind::String, "strings_sizes"),
     (Kind::List, "lists_items"),
     (Kind::Set, "sets_items"),
     (Kind::ZSet, "zsets_items"),
     (Kind::Hash, "hashes_items"),
+    (Kind::Stream, "streams_items"),
 ];
 
 /// Keys of a database that were looked at.

@@ -91,7 +91,7 @@ impl<'c> Urn<'c> {
             ValueRef::Hash(hash) => hash.len(),
             ValueRef::Set(set) => set.len(),
             ValueRef::ZSet(zset) => zset.len(),
-            ValueRef::String(_) | ValueRef::List(_) | ValueRef::Json(_) => 0,
+            ValueRef::String(_) | ValueRef::List(_) | ValueRef::Json(_) | ValueRef::Stream(_) => 0,
         }
     }
 
@@ -101,7 +101,7 @@ impl<'c> Urn<'c> {
             ValueRef::Hash(hash) => hash.sample(random).map(|(field, value)| (field, Beside::Value(value))),
             ValueRef::Set(set) => set.sample(random).map(|member| (member, Beside::Nothing)),
             ValueRef::ZSet(zset) => zset.sample(random).map(|(member, score)| (member, Beside::Score(score))),
-            ValueRef::String(_) | ValueRef::List(_) | ValueRef::Json(_) => None,
+            ValueRef::String(_) | ValueRef::List(_) | ValueRef::Json(_) | ValueRef::Stream(_) => None,
         }
     }
 
@@ -112,7 +112,9 @@ impl<'c> Urn<'c> {
             ValueRef::ZSet(zset) => {
                 Box::new(zset.iter_from(0).map(|(member, score)| (member, Beside::Score(score))))
             }
-            ValueRef::String(_) | ValueRef::List(_) | ValueRef::Json(_) => Box::new(std::iter::empty()),
+            ValueRef::String(_) | ValueRef::List(_) | ValueRef::Json(_) | ValueRef::Stream(_) => {
+                Box::new(std::iter::empty())
+            }
         }
     }
 

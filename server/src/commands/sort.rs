@@ -254,7 +254,7 @@ async fn sorted<'c>(
         Some(ValueRef::ZSet(zset)) => {
             steps.collect(zset.iter_from(0).map(|(member, _)| member), zset.len()).await
         }
-        Some(ValueRef::String(_) | ValueRef::Hash(_) | ValueRef::Json(_)) => {
+        Some(ValueRef::String(_) | ValueRef::Hash(_) | ValueRef::Json(_) | ValueRef::Stream(_)) => {
             return Err(CommandError::WrongType);
         }
     };

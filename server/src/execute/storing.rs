@@ -85,6 +85,12 @@ pub(crate) async fn store_copy(
                 log_if_full(steps, preparing, &mut part, kind).await?;
             }
         }
+        ValueRef::Stream(stream) => {
+            for (name, value) in stream.elements() {
+                part.push_field(name, value);
+                log_if_full(steps, preparing, &mut part, kind).await?;
+            }
+        }
         ValueRef::ZSet(zset) => {
             for (member, score) in zset.iter_from(0) {
                 part.push_scored(member, score);

@@ -23,6 +23,7 @@ pub const fn rdb_kind(kind: Kind) -> tarn_rdb::Kind {
         Kind::ZSet => tarn_rdb::Kind::ZSet,
         Kind::Hash => tarn_rdb::Kind::Hash,
         Kind::Json => tarn_rdb::Kind::Json,
+        Kind::Stream => unimplemented!(),
     }
 }
 
@@ -45,6 +46,7 @@ pub fn value_len(value: ValueRef<'_>) -> u64 {
         ValueRef::Set(set) => set.len(),
         ValueRef::ZSet(zset) => zset.len(),
         ValueRef::Hash(hash) => hash.len(),
+        ValueRef::Stream(stream) => stream.len(),
     };
     len as u64
 }
@@ -62,6 +64,7 @@ pub fn write_value<W: Write>(value: ValueRef<'_>, mut out: ValueWriter<'_, W>) -
             zset.iter_from(0).try_for_each(|(member, score)| out.scored(member, score))?
         }
         ValueRef::Hash(hash) => hash.iter().try_for_each(|(field, value)| out.field(field, value))?,
+        ValueRef::Stream(_) => unimplemented!(),
     }
     out.finish();
     Ok(())

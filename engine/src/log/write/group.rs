@@ -116,15 +116,21 @@ impl Group {
                 put_varint(&mut self.bytes, *number);
                 self.field(bytes);
             }
-            Change::HashPut { field, value } => {
-                self.field(field);
+            Change::HashPut { field: name, value } | Change::StreamPut { name, value } => {
+                self.field(name);
                 self.field(value);
             }
             Change::HashRemove { field: bytes }
             | Change::SetAdd { member: bytes }
             | Change::SetRemove { member: bytes }
             | Change::ZSetRemove { member: bytes }
-            | Change::ListPush { element: bytes, .. } => self.field(bytes),
+            | Change::ListPush { element: bytes, .. }
+            | Change::StreamRemove { name: bytes }
+            | Change::StreamGroupRemove { group: bytes } => self.field(bytes),
+            Change::StreamTrim { below } => {
+                put_varint(&mut self.bytes, below.ms);
+                put_varint(&mut self.bytes, below.seq);
+            }
             Change::ZSetPut { member, score } => {
                 debug_assert!(!score.is_nan(), "no score is NaN");
                 self.field(member);
@@ -191,6 +197,10 @@ fn kind_and_expiry(change: &Change<'_>) -> (u8, Option<UnixMs>) {
         Change::Delete => kind::DELETE,
         Change::HashPut { .. } => kind::HASH_PUT,
         Change::HashRemove { .. } => kind::HASH_REMOVE,
+        Change::StreamPut { .. } => kind::STREAM_PUT,
+        Change::StreamRemove { .. } => kind::STREAM_REMOVE,
+        Change::StreamTrim { .. } => kind::STREAM_TRIM,
+        Change::StreamGroupRemove { .. } => kind::STREAM_GROUP_REMOVE,
         Change::SetAdd { .. } => kind::SET_ADD,
         Change::SetRemove { .. } => kind::SET_REMOVE,
         Change::ZSetPut { .. } => kind::ZSET_PUT,

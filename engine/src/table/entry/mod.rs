@@ -15,12 +15,15 @@ use smallvec::SmallVec;
 
 mod renewed;
 
+pub(crate) use renewed::ElementCursor;
+
 use super::readers::Retained;
 use crate::record::{BYTES_MAX, Change, Kind, Lsn, Made, Side, UnixMs};
 use crate::value::block::Header;
 use crate::value::body::Body;
 use crate::value::nodes::Nodes;
 use crate::value::stored::{NotStored, Stored};
+use crate::value::stream::element;
 use crate::value::zset::ZSetTrees;
 use crate::value::{Garbage, HashRef, ValueRef, left, limits};
 
@@ -127,6 +130,7 @@ impl Entry {
             Change::SetAdd { .. } => Kind::Set,
             Change::ZSetPut { .. } => Kind::ZSet,
             Change::ListPush { .. } => Kind::List,
+            Change::StreamPut { .. } => Kind::Stream,
             _ => return None,
         };
         let mut entry = Entry { body: Body::empty(&Header::new(kind, Lsn::ZERO), key) };
@@ -179,7 +183,8 @@ impl Entry {
             Change::Expire(_) => self.expiry_record(),
             Change::HashPut { field: name, .. }
             | Change::SetAdd { member: name }
-            | Change::ZSetPut { member: name, .. } => self.element_lsn(name),
+            | Change::ZSetPut { member: name, .. }
+            | Change::StreamPut { name, .. } => self.element_lsn(name),
             _ => Some(self.base()),
         };
         newest == Some(lsn)
@@ -201,6 +206,7 @@ impl Entry {
             ValueRef::Set(set) => set.form.find(name),
             ValueRef::ZSet(zset) => zset.index.find(name),
             ValueRef::Hash(hash) => hash.form.find(name),
+            ValueRef::Stream(stream) => stream.form.find(name),
             ValueRef::String(_) | ValueRef::List(_) | ValueRef::Json(_) => None,
         };
         found.map(|item| item.lsn())
@@ -209,7 +215,7 @@ impl Entry {
     /// Whether the entry may need the record `lsn` of its key, which changes a value of this kind in part or
     /// belongs to a renewal of it. Elements are not asked for theirs.
     pub(crate) fn may_be_made_of(&self, lsn: Lsn, kind: Option<Kind>) -> bool {
-        let has_elements = matches!(self.kind(), Kind::Hash | Kind::Set | Kind::ZSet);
+        let has_elements = matches!(self.kind(), Kind::Hash | Kind::Set | Kind::ZSet | Kind::Stream);
         kind.is_none_or(|kind| kind == self.kind()) && (has_elements || self.base() <= lsn)
     }
 
@@ -301,6 +307,7 @@ impl Entry {
             (Kind::ZSet | Kind::Hash, false) => "listpack",
             (Kind::Set | Kind::Hash, true) => "hashtable",
             (Kind::ZSet, true) => "skiplist",
+            (Kind::Stream, _) => "stream",
         }
     }
 
@@ -331,6 +338,10 @@ impl Entry {
             Change::HashPut { .. } | Change::HashRemove { .. } => self.apply_hash(change, lsn, retired)?,
             Change::SetAdd { .. } | Change::SetRemove { .. } => self.apply_set(change, lsn, retired)?,
             Change::ZSetPut { .. } | Change::ZSetRemove { .. } => self.apply_zset(change, lsn, retired)?,
+            Change::StreamPut { .. }
+            | Change::StreamRemove { .. }
+            | Change::StreamTrim { .. }
+            | Change::StreamGroupRemove { .. } => self.apply_stream(change, lsn, retired)?,
             _ => self.apply_list(change, lsn, retired)?,
         }
         if !self.kind().is_bytes() && self.body.count() == 0 {
@@ -386,7 +397,7 @@ impl Entry {
         let mut key_lsns: SmallVec<[Lsn; 3]> = header.base.into_iter().chain(header.expiry_lsn).collect();
         match header.kind {
             Kind::String | Kind::List | Kind::Json => key_lsns.push(header.lsn),
-            Kind::Set | Kind::ZSet | Kind::Hash => {
+            Kind::Set | Kind::ZSet | Kind::Hash | Kind::Stream => {
                 let lsns = self.body.packed_lsns();
                 retired.lsns.extend(lsns.filter(|lsn| header.base.is_none_or(|base| *lsn > base)));
             }
@@ -479,6 +490,32 @@ impl Entry {
             _ => return Err(Mismatch),
         };
         self.outdate(old, retired);
+        Ok(())
+    }
+
+    fn apply_stream(&mut self, change: &Change<'_>, lsn: Lsn, retired: &mut Retired) -> Result<(), Mismatch> {
+        self.expect(Kind::Stream)?;
+        let (from, to) = match change {
+            Change::StreamPut { name, value } if element::is_sound(name, value) => {
+                let old = self.body.stream_put(name, value, lsn);
+                self.outdate(old, retired);
+                return Ok(());
+            }
+            Change::StreamRemove { name } if element::is_removable(name) => {
+                let old = self.body.stream_remove(name);
+                self.outdate(old, retired);
+                return Ok(());
+            }
+            Change::StreamTrim { below } => element::entries_below(*below),
+            Change::StreamGroupRemove { group } => element::all_of_group(group),
+            _ => return Err(Mismatch),
+        };
+        let base = self.body.block().header().base;
+        let lsns = &mut retired.lsns;
+        let garbage = self.body.stream_cut(&from, &to, |old| {
+            lsns.extend(Some(old).filter(|old| base.is_none_or(|base| *old > base)));
+        });
+        retired.garbage.extend(garbage);
         Ok(())
     }
 

@@ -7,6 +7,16 @@ use crate::value::block::Header;
 use crate::value::body::Body;
 use crate::value::image::{ImageItem, decode};
 use crate::value::packed::Item;
+use crate::value::stream::element;
+
+/// Where a walk over the elements of a value goes on, whatever changed meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct ElementCursor {
+    /// In the order of positions, in which elements of hashes, sets and sorted sets stand.
+    position: u64,
+    /// In the order of names, in which elements of streams stand.
+    name: Box<[u8]>,
+}
 
 impl Entry {
     /// The record that the value began with, if it needs that and those after it as long as nobody says it
@@ -138,8 +148,13 @@ impl Entry {
     }
 
     /// One step over the elements whose record is older than `begun`: those among about `count` elements from
-    /// `cursor` on, and where to go on; 0 at the end. Strings, documents and lists have none.
-    pub(crate) fn older_than(&self, begun: Lsn, cursor: u64, count: usize) -> (u64, Vec<ImageItem<'_>>) {
+    /// `cursor` on, and where to go on; nowhere at the end. Strings, documents and lists have none.
+    pub(crate) fn older_than(
+        &self,
+        begun: Lsn,
+        cursor: &ElementCursor,
+        count: usize,
+    ) -> (Option<ElementCursor>, Vec<ImageItem<'_>>) {
         fn plain(item: Item<'_>) -> (Lsn, ImageItem<'_>) {
             (item.lsn(), ImageItem { name: item.name, value: item.value, score: 0.0 })
         }
@@ -148,10 +163,19 @@ impl Entry {
         }
         let (next, found) = match self.value() {
             ValueRef::String(_) | ValueRef::List(_) | ValueRef::Json(_) => (0, Vec::new()),
-            ValueRef::Set(set) => set.form.scan(cursor, count, plain),
-            ValueRef::Hash(hash) => hash.form.scan(cursor, count, plain),
-            ValueRef::ZSet(zset) => zset.index.scan(cursor, count, scored),
+            ValueRef::Set(set) => set.form.scan(cursor.position, count, plain),
+            ValueRef::Hash(hash) => hash.form.scan(cursor.position, count, plain),
+            ValueRef::ZSet(zset) => zset.index.scan(cursor.position, count, scored),
+            ValueRef::Stream(stream) => {
+                let mut walk = stream.form.walk_from(stream.form.lower_bound(&cursor.name));
+                let found: Vec<Item<'_>> = walk.by_ref().take(count).collect();
+                let own = found.into_iter().filter(|item| !element::is_derived(item.name)).map(plain);
+                let old = own.filter(|(lsn, _)| *lsn < begun).map(|(_, item)| item).collect();
+                let next = walk.next().map(|item| ElementCursor { name: item.name.into(), position: 0 });
+                return (next, old);
+            }
         };
+        let next = (next > 0).then(|| ElementCursor { position: next, name: Box::default() });
         (next, found.into_iter().filter(|(lsn, _)| *lsn < begun).map(|(_, item)| item).collect())
     }
 }

@@ -98,6 +98,14 @@ impl<O: Order> Tree<O> {
         self.shorten();
     }
 
+    /// Takes out the elements of a range, and leaves them in `cut`. REQUIRES: there are more.
+    pub(crate) fn cut(&mut self, range: Range<usize>, cut: &mut Vec<Link<O>>) {
+        assert!(range.len() < self.count, "something is left of a cut tree");
+        self.count -= range.len();
+        cut_link(&mut self.root, range, cut);
+        self.shorten();
+    }
+
     /// Takes away roots with one child.
     fn shorten(&mut self) {
         while let Link::Branch(branch) = &self.root
@@ -292,5 +300,49 @@ fn trim_link<O: Order>(
         trim_link(&mut branch.children[edge].link, branch.counts[edge], side, count, cut);
         branch.counts[edge] -= count;
         branch.join_around(edge);
+    }
+}
+
+/// Takes out the elements of a range below a node. REQUIRES: there are more.
+fn cut_link<O: Order>(link: &mut Link<O>, range: Range<usize>, cut: &mut Vec<Link<O>>) {
+    let branch = match link {
+        _ if range.is_empty() => return,
+        Link::Leaf(bytes) => {
+            let start = packed::offset_of(O::LAYOUT, bytes, range.start);
+            let end = start + packed::offset_of(O::LAYOUT, &bytes[start..], range.len());
+            cut.push(Link::Leaf(Arc::from(&bytes[start..end])));
+            Leaf { bytes, grown: 0, touched: 0..0 }.remove(start..end, range.len());
+            return;
+        }
+        Link::Branch(branch) => {
+            left::note(branch);
+            Arc::make_mut(branch)
+        }
+    };
+    let (mut child, mut passed) = (0, 0);
+    let mut edge = None;
+    while child < branch.children.len() && passed < range.end {
+        let count = branch.counts[child];
+        let (from, to) = (range.start.saturating_sub(passed).min(count), (range.end - passed).min(count));
+        passed += count;
+        if to - from == count {
+            cut.push(branch.children[child].link.clone());
+            branch.remove(child);
+            continue;
+        }
+        if from < to {
+            cut_link(&mut branch.children[child].link, from..to, cut);
+            branch.counts[child] -= to - from;
+            edge.get_or_insert(child);
+        }
+        child += 1;
+    }
+    if let Some(edge) = edge {
+        let before = branch.children.len();
+        branch.join_around(edge);
+        // The other edge, if there is one and the two were not joined.
+        if branch.children.len() == before && edge + 1 < before {
+            branch.join_around(edge + 1);
+        }
     }
 }

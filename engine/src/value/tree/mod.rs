@@ -175,7 +175,7 @@ impl<O: Order> Tree<O> {
 }
 
 impl<O: Order> Link<O> {
-    fn for_each_leaf(&self, visit: &mut impl FnMut(&[u8])) {
+    pub(crate) fn for_each_leaf(&self, visit: &mut impl FnMut(&[u8])) {
         match self {
             Link::Leaf(leaf) => visit(leaf),
             Link::Branch(branch) => branch.children.iter().for_each(|child| child.link.for_each_leaf(visit)),

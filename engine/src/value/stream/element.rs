@@ -1,0 +1,413 @@
+//! The elements of a stream: their names, which order them, and the values.
+//!
+//! ```text
+//! name                                                 value
+//! 0                                                    head: last ID, entries added, greatest removed ID
+//! 1 [len][group] 0                                     group: last delivered ID, entries read
+//! 1 [len][group] 1 [consumer]                          consumer: last seen, last active
+//! 1 [len][group] 2 [ID]                                pending: delivered at, how often, [consumer]
+//! 1 [len][group] 3 [len][consumer][ID]                 nothing: what is pending for a consumer; derived
+//! 2 [ID]                                               entry: entries added, fields, [len][field][len][value] …
+//! ```
+//!
+//! An ID is two 64-bit numbers, big-endian, so that names stand in the order of their IDs. Other numbers are
+//! little-endian with 64 bits, or varints where the length varies. Derived elements follow from others and
+//! are neither logged nor in images.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use smallvec::SmallVec;
+
+use super::super::packed::Varint;
+use super::super::run::checked_run;
+use super::group::{Consumer, GroupState, Pending};
+use crate::record::Change;
+
+const HEAD: u8 = 0;
+pub(super) const GROUP: u8 = 1;
+pub(super) const ENTRY: u8 = 2;
+
+const OF_GROUP: u8 = 0;
+pub(super) const CONSUMER: u8 = 1;
+pub(super) const PENDING: u8 = 2;
+pub(super) const OWNED: u8 = 3;
+const BEHIND: u8 = 4;
+
+const ID_BYTES: usize = 16;
+/// The bytes of a pending entry before its consumer.
+const PENDING_BYTES: usize = 16;
+/// In the place of a number that is not known.
+const UNKNOWN: u64 = u64::MAX;
+
+/// The name of the head.
+pub(super) const HEAD_NAME: [u8; 1] = [HEAD];
+
+/// The name of an element, owned.
+pub(crate) type NameBytes = SmallVec<[u8; 48]>;
+
+/// The ID of an entry: a time in milliseconds since the Unix epoch, and a number within it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId {
+    /// Milliseconds.
+    pub ms: u64,
+    /// The number.
+    pub seq: u64,
+}
+
+impl StreamId {
+    /// `0-0`, which no entry has.
+    pub const MIN: StreamId = StreamId { ms: 0, seq: 0 };
+    /// The greatest.
+    pub const MAX: StreamId = StreamId { ms: u64::MAX, seq: u64::MAX };
+
+    /// With these numbers.
+    pub const fn new(ms: u64, seq: u64) -> StreamId {
+        StreamId { ms, seq }
+    }
+
+    /// The next greater one.
+    pub fn next(self) -> Option<StreamId> {
+        match self.seq.checked_add(1) {
+            Some(seq) => Some(StreamId { seq, ..self }),
+            None => Some(StreamId { ms: self.ms.checked_add(1)?, seq: 0 }),
+        }
+    }
+
+    /// The next smaller one.
+    pub fn previous(self) -> Option<StreamId> {
+        match self.seq.checked_sub(1) {
+            Some(seq) => Some(StreamId { seq, ..self }),
+            None => Some(StreamId { ms: self.ms.checked_sub(1)?, seq: u64::MAX }),
+        }
+    }
+
+    fn to_bytes(self) -> [u8; ID_BYTES] {
+        (u128::from(self.ms) << 64 | u128::from(self.seq)).to_be_bytes()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<StreamId> {
+        let number = u128::from_be_bytes(bytes.try_into().ok()?);
+        Some(StreamId { ms: (number >> 64) as u64, seq: number as u64 })
+    }
+}
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.ms, self.seq)
+    }
+}
+
+/// A stream as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamHead {
+    /// The ID of the entry that was added last, or a greater one that was set.
+    pub last_id: StreamId,
+    /// How many entries were added.
+    pub entries_added: u64,
+    /// The greatest ID of an entry that was removed.
+    pub max_deleted_id: StreamId,
+}
+
+/// The fields of an entry with their values, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fields<'a> {
+    count: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    /// How many there are.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are as many as said, and nothing behind them.
+    fn are_sound(&self) -> bool {
+        let (mut at, mut runs) = (0, 0);
+        while at < self.bytes.len() {
+            let Some((_, end)) = checked_run(self.bytes, at) else { return false };
+            (at, runs) = (end, runs + 1);
+        }
+        self.count.checked_mul(2) == Some(runs)
+    }
+
+    /// Field after field.
+    pub fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let (bytes, mut at) = (self.bytes, 0);
+        std::iter::from_fn(move || {
+            let (field, end) = checked_run(bytes, at)?;
+            let (value, end) = checked_run(bytes, end)?;
+            at = end;
+            Some((field, value))
+        })
+    }
+}
+
+/// What the name of an element says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Name<'a> {
+    Head,
+    Group(&'a [u8]),
+    Consumer(&'a [u8], &'a [u8]),
+    Pending(&'a [u8], StreamId),
+    /// What is pending for a consumer.
+    Owned(&'a [u8], &'a [u8], StreamId),
+    Entry(StreamId),
+}
+
+impl<'a> Name<'a> {
+    /// The name in these bytes; `None` if they are none.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Name<'a>> {
+        let (&tag, rest) = bytes.split_first()?;
+        match tag {
+            HEAD => rest.is_empty().then_some(Name::Head),
+            ENTRY => StreamId::from_bytes(rest).map(Name::Entry),
+            GROUP => {
+                let (group, end) = checked_run(rest, 0)?;
+                let (&tag, rest) = rest[end..].split_first()?;
+                match tag {
+                    OF_GROUP => rest.is_empty().then_some(Name::Group(group)),
+                    CONSUMER => Some(Name::Consumer(group, rest)),
+                    PENDING => StreamId::from_bytes(rest).map(|id| Name::Pending(group, id)),
+                    OWNED => {
+                        let (consumer, end) = checked_run(rest, 0)?;
+                        let id = StreamId::from_bytes(&rest[end..])?;
+                        Some(Name::Owned(group, consumer, id))
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// The group that the element is one of.
+    pub(super) fn group(&self) -> Option<&'a [u8]> {
+        match self {
+            Name::Group(group)
+            | Name::Consumer(group, _)
+            | Name::Pending(group, _)
+            | Name::Owned(group, ..) => Some(group),
+            Name::Head | Name::Entry(_) => None,
+        }
+    }
+}
+
+/// Whether an element follows from others.
+pub(crate) fn is_derived(name: &[u8]) -> bool {
+    matches!(Name::parse(name), Some(Name::Owned(..)))
+}
+
+/// Whether a stream may be told to have such an element: it is one, and does not follow from others.
+pub(crate) fn is_sound(name: &[u8], value: &[u8]) -> bool {
+    match Name::parse(name) {
+        Some(Name::Head) => read_head(value).is_some(),
+        Some(Name::Group(_)) => read_group(value).is_some(),
+        Some(Name::Consumer(..)) => read_consumer(value).is_some(),
+        Some(Name::Pending(..)) => read_pending(value).is_some(),
+        Some(Name::Entry(_)) => read_entry(value).is_some_and(|(_, fields)| fields.are_sound()),
+        Some(Name::Owned(..)) | None => false,
+    }
+}
+
+/// Whether a stream may be told to lack such an element: it is no head, and does not follow from others.
+pub(crate) fn is_removable(name: &[u8]) -> bool {
+    !matches!(Name::parse(name), None | Some(Name::Head | Name::Owned(..)))
+}
+
+fn of_group(group: &[u8], tag: u8) -> NameBytes {
+    let mut name = NameBytes::new();
+    name.push(GROUP);
+    push_run(&mut name, group);
+    name.push(tag);
+    name
+}
+
+fn push_run(name: &mut NameBytes, bytes: &[u8]) {
+    name.extend_from_slice(Varint::new(bytes.len()).as_slice());
+    name.extend_from_slice(bytes);
+}
+
+pub(super) fn entry_name(id: StreamId) -> NameBytes {
+    let mut name = NameBytes::new();
+    name.push(ENTRY);
+    name.extend_from_slice(&id.to_bytes());
+    name
+}
+
+pub(super) fn group_name(group: &[u8]) -> NameBytes {
+    of_group(group, OF_GROUP)
+}
+
+/// Behind all elements of a group.
+pub(super) fn behind_group(group: &[u8]) -> NameBytes {
+    of_group(group, BEHIND)
+}
+
+/// Before all elements of a group that begin with this tag.
+pub(super) fn before(group: &[u8], tag: u8) -> NameBytes {
+    of_group(group, tag)
+}
+
+pub(super) fn consumer_name(group: &[u8], consumer: &[u8]) -> NameBytes {
+    let mut name = of_group(group, CONSUMER);
+    name.extend_from_slice(consumer);
+    name
+}
+
+pub(super) fn pending_name(group: &[u8], id: StreamId) -> NameBytes {
+    let mut name = of_group(group, PENDING);
+    name.extend_from_slice(&id.to_bytes());
+    name
+}
+
+pub(crate) fn owned_name(group: &[u8], consumer: &[u8], id: StreamId) -> NameBytes {
+    let mut name = of_group(group, OWNED);
+    push_run(&mut name, consumer);
+    name.extend_from_slice(&id.to_bytes());
+    name
+}
+
+/// The names from which on, and before which, the entries below an ID stand.
+pub(crate) fn entries_below(id: StreamId) -> (NameBytes, NameBytes) {
+    (NameBytes::from_slice(&[ENTRY]), entry_name(id))
+}
+
+/// The same for all elements of a group.
+pub(crate) fn all_of_group(group: &[u8]) -> (NameBytes, NameBytes) {
+    (group_name(group), behind_group(group))
+}
+
+fn numbers<const COUNT: usize>(bytes: &[u8]) -> Option<[u64; COUNT]> {
+    if bytes.len() != COUNT * 8 {
+        return None;
+    }
+    let mut numbers = [0; COUNT];
+    for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
+        *number = u64::from_le_bytes(bytes.try_into().ok()?);
+    }
+    Some(numbers)
+}
+
+fn bytes_of(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+/// Appends a number in groups of seven bits, lowest first; the high bit of a byte says that more follow.
+fn push_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// The number at `at`, and where it ends; `None` if there is none.
+fn number_at(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
+    let mut number = 0;
+    for (index, byte) in bytes.get(at..)?.iter().enumerate().take(10) {
+        let bits = u64::from(byte & 0x7F);
+        number |= bits.checked_shl(7 * index as u32).filter(|shifted| shifted >> (7 * index) == bits)?;
+        if *byte < 0x80 {
+            return Some((number, at + index + 1));
+        }
+    }
+    None
+}
+
+pub(super) fn read_head(value: &[u8]) -> Option<StreamHead> {
+    let [ms, seq, entries_added, deleted_ms, deleted_seq] = numbers(value)?;
+    let (last_id, max_deleted_id) = (StreamId::new(ms, seq), StreamId::new(deleted_ms, deleted_seq));
+    Some(StreamHead { last_id, entries_added, max_deleted_id })
+}
+
+pub(super) fn read_group(value: &[u8]) -> Option<GroupState> {
+    let [ms, seq, read] = numbers(value)?;
+    Some(GroupState { last_id: StreamId::new(ms, seq), entries_read: (read != UNKNOWN).then_some(read) })
+}
+
+pub(super) fn read_consumer(value: &[u8]) -> Option<(u64, Option<u64>)> {
+    let [seen, active] = numbers(value)?;
+    Some((seen, (active != UNKNOWN).then_some(active)))
+}
+
+pub(crate) fn read_pending(value: &[u8]) -> Option<(u64, u64, &[u8])> {
+    let (head, consumer) = value.split_at_checked(PENDING_BYTES)?;
+    let [delivered, count] = numbers(head)?;
+    Some((delivered, count, consumer))
+}
+
+pub(super) fn read_entry(value: &[u8]) -> Option<(u64, Fields<'_>)> {
+    let (ordinal, at) = number_at(value, 0)?;
+    let (count, at) = number_at(value, at)?;
+    Some((ordinal, Fields { count: usize::try_from(count).ok()?, bytes: &value[at..] }))
+}
+
+fn put(name: NameBytes, value: Vec<u8>) -> Change<'static> {
+    Change::StreamPut { name: Cow::Owned(name.into_vec()), value: Cow::Owned(value) }
+}
+
+fn remove(name: NameBytes) -> Change<'static> {
+    Change::StreamRemove { name: Cow::Owned(name.into_vec()) }
+}
+
+/// The stream has this head.
+pub fn put_head(head: &StreamHead) -> Change<'static> {
+    let StreamHead { last_id, entries_added, max_deleted_id } = head;
+    let numbers = [last_id.ms, last_id.seq, *entries_added, max_deleted_id.ms, max_deleted_id.seq];
+    put(NameBytes::from_slice(&HEAD_NAME), bytes_of(&numbers))
+}
+
+/// The stream has this entry, the `ordinal`th that was added.
+pub fn put_entry<'f>(
+    id: StreamId,
+    ordinal: u64,
+    fields: impl ExactSizeIterator<Item = (&'f [u8], &'f [u8])>,
+) -> Change<'static> {
+    let mut value = Vec::new();
+    push_number(&mut value, ordinal);
+    push_number(&mut value, fields.len() as u64);
+    for (field, text) in fields {
+        for run in [field, text] {
+            value.extend_from_slice(Varint::new(run.len()).as_slice());
+            value.extend_from_slice(run);
+        }
+    }
+    put(entry_name(id), value)
+}
+
+/// The stream lacks this entry.
+pub fn remove_entry(id: StreamId) -> Change<'static> {
+    remove(entry_name(id))
+}
+
+/// The stream has this group.
+pub fn put_group(group: &[u8], state: &GroupState) -> Change<'static> {
+    let read = state.entries_read.unwrap_or(UNKNOWN);
+    put(group_name(group), bytes_of(&[state.last_id.ms, state.last_id.seq, read]))
+}
+
+/// The group has this consumer.
+pub fn put_consumer(group: &[u8], consumer: &Consumer<'_>) -> Change<'static> {
+    let active = consumer.active.unwrap_or(UNKNOWN);
+    put(consumer_name(group, consumer.name), bytes_of(&[consumer.seen, active]))
+}
+
+/// The group lacks this consumer. What is pending for it has to be removed, too.
+pub fn remove_consumer(group: &[u8], consumer: &[u8]) -> Change<'static> {
+    remove(consumer_name(group, consumer))
+}
+
+/// The group has this pending entry.
+pub fn put_pending(group: &[u8], pending: &Pending<'_>) -> Change<'static> {
+    let mut value = bytes_of(&[pending.delivered, pending.deliveries]);
+    value.extend_from_slice(pending.consumer);
+    put(pending_name(group, pending.id), value)
+}
+
+/// The group lacks this pending entry.
+pub fn remove_pending(group: &[u8], id: StreamId) -> Change<'static> {
+    remove(pending_name(group, id))
+}

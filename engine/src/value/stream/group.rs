@@ -1,0 +1,145 @@
+//! Consumer groups: what was delivered to whom, and is not acknowledged yet.
+
+use super::StreamRef;
+use super::element::{self, CONSUMER, Name, OWNED, PENDING, StreamId};
+
+/// A consumer group, borrowed from its stream.
+#[derive(Clone, Copy)]
+pub struct GroupRef<'a> {
+    stream: StreamRef<'a>,
+    name: &'a [u8],
+    state: GroupState,
+}
+
+/// How far a group has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupState {
+    /// The last entry that was delivered.
+    pub last_id: StreamId,
+    /// How many entries the group has read, if that is known.
+    pub entries_read: Option<u64>,
+}
+
+/// A consumer of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Consumer<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// When it asked for something last, in milliseconds since the Unix epoch.
+    pub seen: u64,
+    /// When it got something last.
+    pub active: Option<u64>,
+}
+
+/// An entry that was delivered and is not acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pending<'a> {
+    /// Its ID. The entry itself may be gone.
+    pub id: StreamId,
+    /// To whom.
+    pub consumer: &'a [u8],
+    /// When it was delivered last, in milliseconds since the Unix epoch.
+    pub delivered: u64,
+    /// How often.
+    pub deliveries: u64,
+}
+
+impl<'a> GroupRef<'a> {
+    pub(super) fn find(stream: StreamRef<'a>, name: &'a [u8]) -> Option<GroupRef<'a>> {
+        let item = stream.form.find(&element::group_name(name))?;
+        let state = element::read_group(item.value)?;
+        Some(GroupRef { stream, name, state })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'a [u8] {
+        self.name
+    }
+
+    /// How far it has read.
+    pub fn state(&self) -> GroupState {
+        self.state
+    }
+
+    /// How many elements with this tag there are.
+    fn count(&self, tag: u8) -> usize {
+        let at = |tag| self.stream.form.lower_bound(&element::before(self.name, tag));
+        at(tag + 1) - at(tag)
+    }
+
+    /// How many consumers there are.
+    pub fn consumer_count(&self) -> usize {
+        self.count(CONSUMER)
+    }
+
+    /// The consumers, sorted by name.
+    pub fn consumers(&self) -> impl Iterator<Item = Consumer<'a>> + use<'a> {
+        let at = self.stream.form.lower_bound(&element::before(self.name, CONSUMER));
+        self.stream.form.walk_from(at).map_while(|item| match Name::parse(item.name) {
+            Some(Name::Consumer(_, name)) => {
+                element::read_consumer(item.value).map(|(seen, active)| Consumer { name, seen, active })
+            }
+            _ => None,
+        })
+    }
+
+    /// The consumer of this name.
+    pub fn consumer(&self, name: &'a [u8]) -> Option<Consumer<'a>> {
+        let item = self.stream.form.find(&element::consumer_name(self.name, name))?;
+        element::read_consumer(item.value).map(|(seen, active)| Consumer { name, seen, active })
+    }
+
+    /// How many entries are pending.
+    pub fn pending_count(&self) -> usize {
+        self.count(PENDING)
+    }
+
+    /// The pending entry with this ID.
+    pub fn pending(&self, id: StreamId) -> Option<Pending<'a>> {
+        let item = self.stream.form.find(&element::pending_name(self.name, id))?;
+        pending_of(id, item.value)
+    }
+
+    /// The pending entries with this ID and greater ones.
+    pub fn pending_from(&self, id: StreamId) -> impl Iterator<Item = Pending<'a>> + use<'a> {
+        let at = self.stream.form.lower_bound(&element::pending_name(self.name, id));
+        self.stream.form.walk_from(at).map_while(|item| match Name::parse(item.name) {
+            Some(Name::Pending(_, id)) => pending_of(id, item.value),
+            _ => None,
+        })
+    }
+
+    /// The last pending entry.
+    pub fn last_pending(&self) -> Option<Pending<'a>> {
+        let behind = self.stream.form.lower_bound(&element::before(self.name, PENDING + 1));
+        let item = self.stream.form.get(behind.checked_sub(1)?)?;
+        match Name::parse(item.name) {
+            Some(Name::Pending(_, id)) => pending_of(id, item.value),
+            _ => None,
+        }
+    }
+
+    /// How many entries are pending for a consumer.
+    pub fn owned_count(&self, consumer: &[u8]) -> usize {
+        let at = |id| self.stream.form.lower_bound(&element::owned_name(self.name, consumer, id));
+        let last = element::owned_name(self.name, consumer, StreamId::MAX);
+        at(StreamId::MAX) - at(StreamId::MIN) + usize::from(self.stream.form.find(&last).is_some())
+    }
+
+    /// The IDs of the entries that are pending for a consumer, from this one on.
+    pub fn owned_from(&self, consumer: &'a [u8], id: StreamId) -> impl Iterator<Item = StreamId> + use<'a> {
+        let at = self.stream.form.lower_bound(&element::owned_name(self.name, consumer, id));
+        let group = self.name;
+        self.stream.form.walk_from(at).map_while(move |item| match Name::parse(item.name) {
+            Some(Name::Owned(of, by, id)) if of == group && by == consumer => Some(id),
+            _ => None,
+        })
+    }
+}
+
+const _: () = assert!(OWNED == PENDING + 1, "what is pending for consumers stands behind what is pending");
+
+fn pending_of(id: StreamId, value: &[u8]) -> Option<Pending<'_>> {
+    let (delivered, deliveries, consumer) = element::read_pending(value)?;
+    Some(Pending { id, consumer, delivered, deliveries })
+}

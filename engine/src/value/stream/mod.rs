@@ -1,0 +1,164 @@
+//! Streams: entries in the order of their IDs, and the consumer groups that read them.
+//!
+//! A stream is an ordered collection of *elements*, each a name with a value and the `Lsn` of its newest
+//! record, as the fields of a hash are. See [`element`] for what they are and [`order`] for how they stand.
+//! Commands never take away the *head*, so a stream that lost its last entry stays, as in Redis.
+//!
+//! What a stream knows of its newest entry is derived: an entry says how many were added up to it, so that an
+//! append is one record. A head that is as new as the newest entry, or newer, counts instead of it; a command
+//! that removes entries writes one first.
+
+pub mod element;
+mod group;
+pub(crate) mod order;
+
+pub use element::{Fields, StreamHead, StreamId};
+pub use group::{Consumer, GroupRef, GroupState, Pending};
+
+use std::ops::Range;
+
+use super::form::Form;
+use super::packed::Item;
+use element::{ENTRY, Name};
+use order::StreamOrder;
+
+/// A stream, borrowed from its entry.
+#[derive(Clone, Copy)]
+pub struct StreamRef<'a> {
+    pub(crate) form: Form<'a, StreamOrder>,
+}
+
+/// An entry of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamEntry<'a> {
+    /// Its ID.
+    pub id: StreamId,
+    /// How many entries had been added to the stream with it.
+    pub ordinal: u64,
+    /// Its fields.
+    pub fields: Fields<'a>,
+}
+
+impl<'a> StreamEntry<'a> {
+    fn of(item: Item<'a>) -> Option<StreamEntry<'a>> {
+        let Some(Name::Entry(id)) = Name::parse(item.name) else { return None };
+        let (ordinal, fields) = element::read_entry(item.value)?;
+        Some(StreamEntry { id, ordinal, fields })
+    }
+}
+
+impl<'a> StreamRef<'a> {
+    /// Where the entries begin among the elements.
+    fn entries_at(&self) -> usize {
+        self.form.lower_bound(&[ENTRY])
+    }
+
+    /// How many entries there are; there may be none.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.form.len() - self.entries_at()
+    }
+
+    /// The entry with this ID.
+    pub fn get(&self, id: StreamId) -> Option<StreamEntry<'a>> {
+        self.form.find(&element::entry_name(id)).and_then(StreamEntry::of)
+    }
+
+    /// The first entry.
+    pub fn first(&self) -> Option<StreamEntry<'a>> {
+        self.iter_from(StreamId::MIN).next()
+    }
+
+    /// The last entry.
+    pub fn last(&self) -> Option<StreamEntry<'a>> {
+        self.form.last().and_then(StreamEntry::of)
+    }
+
+    /// The entries with this ID and greater ones.
+    pub fn iter_from(&self, id: StreamId) -> impl Iterator<Item = StreamEntry<'a>> + use<'a> {
+        let at = self.form.lower_bound(&element::entry_name(id));
+        self.form.walk_from(at).map_while(StreamEntry::of)
+    }
+
+    /// The entries with this ID and smaller ones, the greatest first.
+    pub fn rev_iter_from(&self, id: StreamId) -> impl Iterator<Item = StreamEntry<'a>> + use<'a> {
+        let end = match id.next() {
+            Some(next) => self.form.lower_bound(&element::entry_name(next)),
+            None => self.form.len(),
+        };
+        let walk = end.checked_sub(1).map(|last| self.form.walk_back_from(last));
+        walk.into_iter().flatten().map_while(StreamEntry::of)
+    }
+
+    /// How many entries have smaller IDs.
+    pub fn rank(&self, id: StreamId) -> usize {
+        self.form.lower_bound(&element::entry_name(id)) - self.entries_at()
+    }
+
+    /// The entry before which stand `rank` entries.
+    pub fn nth(&self, rank: usize) -> Option<StreamEntry<'a>> {
+        self.form.get(self.entries_at() + rank).and_then(StreamEntry::of)
+    }
+
+    /// The stream as a whole.
+    pub fn head(&self) -> StreamHead {
+        let written = self.form.find(&element::HEAD_NAME).and_then(|item| element::read_head(item.value));
+        let head = written.unwrap_or_default();
+        match self.last() {
+            Some(last) if last.id > head.last_id => {
+                StreamHead { last_id: last.id, entries_added: last.ordinal, ..head }
+            }
+            _ => head,
+        }
+    }
+
+    /// The consumer group of this name.
+    pub fn group(&self, name: &'a [u8]) -> Option<GroupRef<'a>> {
+        GroupRef::find(*self, name)
+    }
+
+    /// The consumer groups, sorted by name.
+    pub fn groups(&self) -> Vec<GroupRef<'a>> {
+        let mut groups = Vec::new();
+        let mut at = self.form.lower_bound(&[element::GROUP]);
+        while let Some(item) = self.form.get(at)
+            && let Some(group) = Name::parse(item.name).and_then(|name| name.group())
+        {
+            groups.extend(GroupRef::find(*self, group));
+            at = self.form.lower_bound(&element::behind_group(group));
+        }
+        groups.sort_by(|a, b| a.name().cmp(b.name()));
+        groups
+    }
+
+    /// Whether all elements are sound, and those that follow from others are there, and only they.
+    pub(crate) fn is_sound(&self) -> bool {
+        let (mut pending, mut owned) = (0, 0);
+        let are_sound = self.form.walk_from(0).all(|item| match Name::parse(item.name) {
+            Some(Name::Owned(..)) => {
+                owned += 1;
+                item.value.is_empty()
+            }
+            Some(Name::Pending(group, id)) => {
+                pending += 1;
+                element::read_pending(item.value).is_some_and(|(_, _, consumer)| {
+                    self.form.find(&element::owned_name(group, consumer, id)).is_some()
+                })
+            }
+            _ => element::is_sound(item.name, item.value),
+        });
+        are_sound && pending == owned
+    }
+
+    /// The elements that a copy of the stream needs: all but what follows from others.
+    pub fn elements(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let all = self.form.walk_from(0).map(|item| (item.name, item.value));
+        all.filter(|(name, _)| !element::is_derived(name))
+    }
+}
+
+/// The places of the elements that a removal takes away.
+pub(crate) fn places(form: &Form<'_, StreamOrder>, from: &[u8], to: &[u8]) -> Range<usize> {
+    let start = form.lower_bound(from);
+    start..form.lower_bound(to).max(start)
+}
