@@ -36,13 +36,13 @@ fn cow(bytes: &[u8]) -> Cow<'_, [u8]> {
 
 /// The entry of one key and what it has reported; checks what `apply` returns.
 #[derive(Default)]
-struct Subject {
-    entry: Option<Entry>,
-    lsn: Lsn,
+pub(super) struct Subject {
+    pub(super) entry: Option<Entry>,
+    pub(super) lsn: Lsn,
 }
 
 impl Subject {
-    fn apply(&mut self, change: &Change<'_>) -> Retired {
+    pub(super) fn apply(&mut self, change: &Change<'_>) -> Retired {
         let mut retired = Retired::default();
         self.lsn = self.lsn.after(1);
         match &mut self.entry {
@@ -55,27 +55,32 @@ impl Subject {
         retired
     }
 
-    fn value(&self) -> Option<ValueRef<'_>> {
+    pub(super) fn value(&self) -> Option<ValueRef<'_>> {
         self.entry.as_ref().map(Entry::value)
     }
 
-    fn check(&self) {
+    pub(super) fn check(&self) {
         if let Some(nodes) = self.entry.as_ref().and_then(Entry::nodes) {
             assert_nodes(nodes);
         }
     }
 
     /// All that is reported when the key is deleted.
-    fn retire(self) -> Vec<Lsn> {
+    pub(super) fn retire(self) -> Vec<Lsn> {
         let mut retired = Retired::default();
         if let Some(entry) = self.entry {
             entry.retire(&mut retired);
         }
-        let mut lsns = retired.lsns.to_vec();
-        retired.garbage.iter().for_each(|garbage| garbage.for_each_lsn(&mut |lsn| lsns.push(lsn)));
-        lsns.sort_unstable();
-        lsns
+        reported(&retired)
     }
+}
+
+/// The `Lsn`s that are reported, sorted.
+pub(super) fn reported(retired: &Retired) -> Vec<Lsn> {
+    let mut lsns = retired.lsns.to_vec();
+    retired.garbage.iter().for_each(|garbage| garbage.for_each_lsn(&mut |lsn| lsns.push(lsn)));
+    lsns.sort_unstable();
+    lsns
 }
 
 pub(crate) fn assert_nodes(nodes: &Nodes) {
@@ -93,6 +98,10 @@ pub(crate) fn assert_nodes(nodes: &Nodes) {
         Nodes::List(tree) => tree.assert_invariants(&|_, (), _| true),
         Nodes::Set(tree) => tree.assert_invariants(&by_position::<6, false>),
         Nodes::Hash(tree) => tree.assert_invariants(&by_position::<6, true>),
+        Nodes::Stream(tree) => tree.assert_invariants(&|left, separator, right| {
+            packed::items(packed::HASH, left).all(|item| *item.name < **separator)
+                && packed::items(packed::HASH, right).all(|item| *item.name >= **separator)
+        }),
         Nodes::ZSet(trees) => {
             trees.index.assert_invariants(&by_position::<14, false>);
             trees.ranking.assert_invariants(&|left, separator, right| {
@@ -235,7 +244,7 @@ fn string_check(entry: &Entry, model: &[u8], marks: &[usize]) {
 }
 
 /// The entry as a file of a checkpoint gives it back.
-fn through_a_file(entry: &Entry) -> Entry {
+pub(super) fn through_a_file(entry: &Entry) -> Entry {
     match entry.stored() {
         Stored::Whole(bytes) => Entry::from_stored(bytes, entry.lsn()).unwrap(),
         Stored::Nodes(head, nodes) => {

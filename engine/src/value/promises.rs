@@ -59,6 +59,7 @@ fn addresses(entry: &Entry) -> HashSet<usize> {
         Nodes::Set(tree) => tree.addresses(),
         Nodes::Hash(tree) => tree.addresses(),
         Nodes::ZSet(trees) => &trees.index.addresses() | &trees.ranking.addresses(),
+        Nodes::Stream(tree) => tree.addresses(),
     }
 }
 

@@ -165,16 +165,15 @@ impl<'a> Name<'a> {
             HEAD => rest.is_empty().then_some(Name::Head),
             ENTRY => StreamId::from_bytes(rest).map(Name::Entry),
             GROUP => {
-                let (group, end) = checked_run(rest, 0)?;
-                let (&tag, rest) = rest[end..].split_first()?;
+                let (group, rest) = split_run(rest)?;
+                let (&tag, rest) = rest.split_first()?;
                 match tag {
                     OF_GROUP => rest.is_empty().then_some(Name::Group(group)),
                     CONSUMER => Some(Name::Consumer(group, rest)),
                     PENDING => StreamId::from_bytes(rest).map(|id| Name::Pending(group, id)),
                     OWNED => {
-                        let (consumer, end) = checked_run(rest, 0)?;
-                        let id = StreamId::from_bytes(&rest[end..])?;
-                        Some(Name::Owned(group, consumer, id))
+                        let (consumer, rest) = split_run(rest)?;
+                        Some(Name::Owned(group, consumer, StreamId::from_bytes(rest)?))
                     }
                     _ => None,
                 }
@@ -193,6 +192,14 @@ impl<'a> Name<'a> {
             Name::Head | Name::Entry(_) => None,
         }
     }
+}
+
+/// The run at the front and what is behind it; `None` if its length is not written as this process does:
+/// an element has one name.
+fn split_run(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (run, end) = checked_run(bytes, 0)?;
+    let is_shortest = Varint::new(run.len()).as_slice().len() + run.len() == end;
+    is_shortest.then_some((run, &bytes[end..]))
 }
 
 /// Whether an element follows from others.

@@ -75,8 +75,9 @@ impl<'a> GroupRef<'a> {
     /// The consumers, sorted by name.
     pub fn consumers(&self) -> impl Iterator<Item = Consumer<'a>> + use<'a> {
         let at = self.stream.form.lower_bound(&element::before(self.name, CONSUMER));
-        self.stream.form.walk_from(at).map_while(|item| match Name::parse(item.name) {
-            Some(Name::Consumer(_, name)) => {
+        let group = self.name;
+        self.stream.form.walk_from(at).map_while(move |item| match Name::parse(item.name) {
+            Some(Name::Consumer(of, name)) if of == group => {
                 element::read_consumer(item.value).map(|(seen, active)| Consumer { name, seen, active })
             }
             _ => None,
@@ -103,8 +104,9 @@ impl<'a> GroupRef<'a> {
     /// The pending entries with this ID and greater ones.
     pub fn pending_from(&self, id: StreamId) -> impl Iterator<Item = Pending<'a>> + use<'a> {
         let at = self.stream.form.lower_bound(&element::pending_name(self.name, id));
-        self.stream.form.walk_from(at).map_while(|item| match Name::parse(item.name) {
-            Some(Name::Pending(_, id)) => pending_of(id, item.value),
+        let group = self.name;
+        self.stream.form.walk_from(at).map_while(move |item| match Name::parse(item.name) {
+            Some(Name::Pending(of, id)) if of == group => pending_of(id, item.value),
             _ => None,
         })
     }
@@ -114,7 +116,7 @@ impl<'a> GroupRef<'a> {
         let behind = self.stream.form.lower_bound(&element::before(self.name, PENDING + 1));
         let item = self.stream.form.get(behind.checked_sub(1)?)?;
         match Name::parse(item.name) {
-            Some(Name::Pending(_, id)) => pending_of(id, item.value),
+            Some(Name::Pending(of, id)) if of == self.name => pending_of(id, item.value),
             _ => None,
         }
     }

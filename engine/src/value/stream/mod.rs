@@ -10,6 +10,8 @@
 
 pub mod element;
 mod group;
+#[cfg(test)]
+mod model_tests;
 pub(crate) mod order;
 
 pub use element::{Fields, StreamHead, StreamId};
