@@ -9,8 +9,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::value::stream::StreamId;
-
 /// Log sequence number: 1, 2, 3 …, one for each record; 0 means "before everything".
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);
@@ -57,6 +55,49 @@ pub const BYTES_MAX: usize = 512 << 20;
 pub const RENEWED_LENGTH_MAX: u64 = 1 << 26;
 /// Most bytes of such a string.
 const RENEWED_BYTES_MAX: u64 = BYTES_MAX as u64;
+
+/// The ID of an entry: a time in milliseconds since the Unix epoch, and a number within it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId {
+    /// Milliseconds.
+    pub ms: u64,
+    /// The number.
+    pub seq: u64,
+}
+
+impl StreamId {
+    /// `0-0`, which no entry has.
+    pub const MIN: StreamId = StreamId { ms: 0, seq: 0 };
+    /// The greatest.
+    pub const MAX: StreamId = StreamId { ms: u64::MAX, seq: u64::MAX };
+
+    /// With these numbers.
+    pub const fn new(ms: u64, seq: u64) -> StreamId {
+        StreamId { ms, seq }
+    }
+
+    /// The next greater one.
+    pub fn next(self) -> Option<StreamId> {
+        match self.seq.checked_add(1) {
+            Some(seq) => Some(StreamId { seq, ..self }),
+            None => Some(StreamId { ms: self.ms.checked_add(1)?, seq: 0 }),
+        }
+    }
+
+    /// The next smaller one.
+    pub fn previous(self) -> Option<StreamId> {
+        match self.seq.checked_sub(1) {
+            Some(seq) => Some(StreamId { seq, ..self }),
+            None => Some(StreamId { ms: self.ms.checked_sub(1)?, seq: u64::MAX }),
+        }
+    }
+}
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.ms, self.seq)
+    }
+}
 
 /// The type of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -262,7 +303,7 @@ pub enum Change<'a> {
         /// Its value.
         value: Bytes<'a>,
     },
-    /// An element of a stream is gone. The head never goes.
+    /// An element of a stream is gone. No command takes away the head.
     StreamRemove {
         /// The name of the element.
         name: Bytes<'a>,

@@ -346,6 +346,8 @@ mod tests {
     use crate::log::{Log, LogOptions};
     use crate::record::Side;
     use crate::recovery::{self, Progress};
+    use crate::table::{Applied, Retired};
+    use crate::value::stream::{Pending, StreamHead, StreamId, element};
 
     /// An empty store with a log.
     fn store() -> (Arc<Engine>, Background, Log) {
@@ -367,6 +369,38 @@ mod tests {
             ],
             _ => (0..length).map(|_| Change::ListPush { side: Side::Back, element: bytes() }).collect(),
         }
+    }
+
+    #[test]
+    fn a_replay_takes_away_each_old_element_of_a_stream_and_reports_each_record_once() {
+        let id = StreamId::new(1, 0);
+        let head = element::put_head(&StreamHead::default());
+        let entry = element::put_entry(id, 1, std::iter::empty());
+        let pending = Pending { id, consumer: b"c", delivered: 1, deliveries: 1 };
+        let mut image = ImageBuilder::new(Kind::Stream);
+        for change in [&head, &entry, &element::put_pending(b"g", &pending)] {
+            let Change::StreamPut { name, value } = change else { panic!("it is a put") };
+            image.push_field(name, value);
+        }
+        let elements = image.finish().into();
+        let image = Change::Image { kind: Kind::Stream, elements, expiry: None, sticky: false };
+        let mut stream = Entry::create(b"key", &image, Lsn(1)).unwrap();
+        let mut retired = Retired::default();
+        let mut apply = |change: &Change<'_>, lsn| {
+            assert_eq!(stream.apply(change, Lsn(lsn), &mut retired), Ok(Applied::Kept), "{change:?}");
+            stream.clone()
+        };
+        // The head was put again before the end, and once more behind it: the first of the two is dropped.
+        apply(&Change::RenewalBegins { kind: Kind::Stream, length: 4 }, 10);
+        let there = apply(&entry, 12);
+        let removals = removals_of_older(Some(&there), Kind::Stream, Lsn(10));
+        assert_eq!(removals.len(), 2, "the head, and what is pending; what follows from it goes with it");
+        let there = removals.iter().map(|removal| apply(removal, 15)).last().unwrap();
+        assert!(matches!(there.value(), ValueRef::Stream(stream) if stream.elements().count() == 1));
+        apply(&Change::RenewalEnds { kind: Kind::Stream, begun: Lsn(10) }, 15);
+        apply(&head, 20);
+        apply(&entry, 21);
+        assert_eq!(retired.lsns[..], [Lsn(1), Lsn(12)]);
     }
 
     #[test]

@@ -7,8 +7,7 @@ use super::format::{
     FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, FLAG_LSN, FLAG_STICKY, FLAGS_KNOWN, FormatError, kind, put_varint,
     take_varint,
 };
-use crate::record::{Bytes, Change, Kind, Lsn, Made, Side, UnixMs, Write};
-use crate::value::stream::StreamId;
+use crate::record::{Bytes, Change, Kind, Lsn, Made, Side, StreamId, UnixMs, Write};
 
 /// One record of a block.
 #[derive(Clone, Debug, PartialEq)]

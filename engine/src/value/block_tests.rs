@@ -11,8 +11,9 @@ use super::block::{Block, Header};
 use super::body::Body;
 use super::packed::{Varint, lsn_bytes};
 use super::stored::{NotStored, Stored};
+use super::stream::{StreamId, element};
 use super::{ImageBuilder, ValueRef, elements_of};
-use crate::record::{Kind, Lsn};
+use crate::record::{Change, Kind, Lsn};
 
 const KEY: &[u8] = b"key";
 
@@ -33,11 +34,17 @@ fn field(number: u8) -> Vec<u8> {
 
 /// Puts or takes out what the step says, at this `Lsn`; what it had before is returned, as the body says.
 fn play(body: &mut Body, kind: Kind, number: u8, lsn: Lsn, removes: bool) -> Option<Lsn> {
-    let name = field(number);
+    let mut name = field(number);
+    let entry = element::put_entry(StreamId::new(number.into(), 0), 1, std::iter::empty());
+    let Change::StreamPut { name: of_entry, value } = entry else { panic!("it is a put") };
+    if kind == Kind::Stream {
+        name = of_entry.into_owned();
+    }
     match kind {
         _ if removes => body.remove(&name),
         Kind::Hash => body.hash_put(&name, b"value", lsn),
         Kind::Set => body.set_add(&name, lsn),
+        Kind::Stream => body.stream_put(&name, &value, lsn),
         // Some change their place.
         _ => body.zset_put(&name, (lsn.0 % 7) as f64, lsn),
     }
@@ -46,7 +53,7 @@ fn play(body: &mut Body, kind: Kind, number: u8, lsn: Lsn, removes: bool) -> Opt
 proptest! {
     #[test]
     fn records_of_elements_are_known_however_far_apart(
-        kind in prop_oneof![Just(Kind::Hash), Just(Kind::Set), Just(Kind::ZSet)],
+        kind in prop_oneof![Just(Kind::Hash), Just(Kind::Set), Just(Kind::ZSet), Just(Kind::Stream)],
         first in 1u64..1 << 40,
         steps in vec((0..20u8, 0..40u32, proptest::bool::weighted(0.1)), 1..60),
     ) {

@@ -6,8 +6,8 @@
 //! 1 [len][group] 0                                     group: last delivered ID, entries read
 //! 1 [len][group] 1 [consumer]                          consumer: last seen, last active
 //! 1 [len][group] 2 [ID]                                pending: delivered at, how often, [consumer]
-//! 1 [len][group] 3 [len][consumer][ID]                 nothing: what is pending for a consumer; derived
-//! 2 [ID]                                               entry: entries added, fields, [len][field][len][value] …
+//! 1 [len][group] 3 [len][consumer][ID]                 nothing; lists what is pending; derived
+//! 2 [ID]                                               entry: ordinal, fields, [len][field][len][value] …
 //! ```
 //!
 //! An ID is two 64-bit numbers, big-endian, so that names stand in the order of their IDs. Other numbers are
@@ -15,14 +15,13 @@
 //! are neither logged nor in images.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use smallvec::SmallVec;
 
 use super::super::packed::Varint;
 use super::super::run::checked_run;
-use super::group::{Consumer, GroupState, Pending};
 use crate::record::Change;
+pub use crate::record::StreamId;
 
 const HEAD: u8 = 0;
 pub(super) const GROUP: u8 = 1;
@@ -46,56 +45,13 @@ pub(super) const HEAD_NAME: [u8; 1] = [HEAD];
 /// The name of an element, owned.
 pub(crate) type NameBytes = SmallVec<[u8; 48]>;
 
-/// The ID of an entry: a time in milliseconds since the Unix epoch, and a number within it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamId {
-    /// Milliseconds.
-    pub ms: u64,
-    /// The number.
-    pub seq: u64,
+fn bytes_of_id(id: StreamId) -> [u8; ID_BYTES] {
+    (u128::from(id.ms) << 64 | u128::from(id.seq)).to_be_bytes()
 }
 
-impl StreamId {
-    /// `0-0`, which no entry has.
-    pub const MIN: StreamId = StreamId { ms: 0, seq: 0 };
-    /// The greatest.
-    pub const MAX: StreamId = StreamId { ms: u64::MAX, seq: u64::MAX };
-
-    /// With these numbers.
-    pub const fn new(ms: u64, seq: u64) -> StreamId {
-        StreamId { ms, seq }
-    }
-
-    /// The next greater one.
-    pub fn next(self) -> Option<StreamId> {
-        match self.seq.checked_add(1) {
-            Some(seq) => Some(StreamId { seq, ..self }),
-            None => Some(StreamId { ms: self.ms.checked_add(1)?, seq: 0 }),
-        }
-    }
-
-    /// The next smaller one.
-    pub fn previous(self) -> Option<StreamId> {
-        match self.seq.checked_sub(1) {
-            Some(seq) => Some(StreamId { seq, ..self }),
-            None => Some(StreamId { ms: self.ms.checked_sub(1)?, seq: u64::MAX }),
-        }
-    }
-
-    fn to_bytes(self) -> [u8; ID_BYTES] {
-        (u128::from(self.ms) << 64 | u128::from(self.seq)).to_be_bytes()
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<StreamId> {
-        let number = u128::from_be_bytes(bytes.try_into().ok()?);
-        Some(StreamId { ms: (number >> 64) as u64, seq: number as u64 })
-    }
-}
-
-impl fmt::Display for StreamId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.ms, self.seq)
-    }
+fn id_of_bytes(bytes: &[u8]) -> Option<StreamId> {
+    let number = u128::from_be_bytes(bytes.try_into().ok()?);
+    Some(StreamId { ms: (number >> 64) as u64, seq: number as u64 })
 }
 
 /// A stream as a whole.
@@ -107,6 +63,39 @@ pub struct StreamHead {
     pub entries_added: u64,
     /// The greatest ID of an entry that was removed.
     pub max_deleted_id: StreamId,
+}
+
+/// How far a group has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupState {
+    /// The last entry that was delivered.
+    pub last_id: StreamId,
+    /// How many entries the group has read, if that is known.
+    pub entries_read: Option<u64>,
+}
+
+/// A consumer of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Consumer<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// When it asked for something last, in milliseconds since the Unix epoch.
+    pub seen: u64,
+    /// When it got something last.
+    pub active: Option<u64>,
+}
+
+/// An entry that was delivered and is not acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pending<'a> {
+    /// Its ID. The entry itself may be gone.
+    pub id: StreamId,
+    /// To whom.
+    pub consumer: &'a [u8],
+    /// When it was delivered last, in milliseconds since the Unix epoch.
+    pub delivered: u64,
+    /// How often.
+    pub deliveries: u64,
 }
 
 /// The fields of an entry with their values, in order.
@@ -145,14 +134,14 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What the name of an element says.
+/// The name of an element, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name<'a> {
     Head,
     Group(&'a [u8]),
     Consumer(&'a [u8], &'a [u8]),
     Pending(&'a [u8], StreamId),
-    /// What is pending for a consumer.
+    /// An entry that is pending for a consumer.
     Owned(&'a [u8], &'a [u8], StreamId),
     Entry(StreamId),
 }
@@ -163,17 +152,17 @@ impl<'a> Name<'a> {
         let (&tag, rest) = bytes.split_first()?;
         match tag {
             HEAD => rest.is_empty().then_some(Name::Head),
-            ENTRY => StreamId::from_bytes(rest).map(Name::Entry),
+            ENTRY => id_of_bytes(rest).map(Name::Entry),
             GROUP => {
                 let (group, rest) = split_run(rest)?;
                 let (&tag, rest) = rest.split_first()?;
                 match tag {
                     OF_GROUP => rest.is_empty().then_some(Name::Group(group)),
                     CONSUMER => Some(Name::Consumer(group, rest)),
-                    PENDING => StreamId::from_bytes(rest).map(|id| Name::Pending(group, id)),
+                    PENDING => id_of_bytes(rest).map(|id| Name::Pending(group, id)),
                     OWNED => {
                         let (consumer, rest) = split_run(rest)?;
-                        Some(Name::Owned(group, consumer, StreamId::from_bytes(rest)?))
+                        Some(Name::Owned(group, consumer, id_of_bytes(rest)?))
                     }
                     _ => None,
                 }
@@ -219,9 +208,10 @@ pub(crate) fn is_sound(name: &[u8], value: &[u8]) -> bool {
     }
 }
 
-/// Whether a stream may be told to lack such an element: it is no head, and does not follow from others.
+/// Whether a stream may be told to lack such an element: it is one, and does not follow from others. No
+/// command takes away the head, but a replay does that sees an old one, before a newer one comes.
 pub(crate) fn is_removable(name: &[u8]) -> bool {
-    !matches!(Name::parse(name), None | Some(Name::Head | Name::Owned(..)))
+    !matches!(Name::parse(name), None | Some(Name::Owned(..)))
 }
 
 fn of_group(group: &[u8], tag: u8) -> NameBytes {
@@ -240,7 +230,7 @@ fn push_run(name: &mut NameBytes, bytes: &[u8]) {
 pub(super) fn entry_name(id: StreamId) -> NameBytes {
     let mut name = NameBytes::new();
     name.push(ENTRY);
-    name.extend_from_slice(&id.to_bytes());
+    name.extend_from_slice(&bytes_of_id(id));
     name
 }
 
@@ -266,14 +256,14 @@ pub(super) fn consumer_name(group: &[u8], consumer: &[u8]) -> NameBytes {
 
 pub(super) fn pending_name(group: &[u8], id: StreamId) -> NameBytes {
     let mut name = of_group(group, PENDING);
-    name.extend_from_slice(&id.to_bytes());
+    name.extend_from_slice(&bytes_of_id(id));
     name
 }
 
 pub(crate) fn owned_name(group: &[u8], consumer: &[u8], id: StreamId) -> NameBytes {
     let mut name = of_group(group, OWNED);
     push_run(&mut name, consumer);
-    name.extend_from_slice(&id.to_bytes());
+    name.extend_from_slice(&bytes_of_id(id));
     name
 }
 

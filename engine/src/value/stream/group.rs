@@ -1,7 +1,7 @@
 //! Consumer groups: what was delivered to whom, and is not acknowledged yet.
 
 use super::StreamRef;
-use super::element::{self, CONSUMER, Name, OWNED, PENDING, StreamId};
+use super::element::{self, CONSUMER, Consumer, GroupState, Name, OWNED, PENDING, Pending, StreamId};
 
 /// A consumer group, borrowed from its stream.
 #[derive(Clone, Copy)]
@@ -9,39 +9,6 @@ pub struct GroupRef<'a> {
     stream: StreamRef<'a>,
     name: &'a [u8],
     state: GroupState,
-}
-
-/// How far a group has read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroupState {
-    /// The last entry that was delivered.
-    pub last_id: StreamId,
-    /// How many entries the group has read, if that is known.
-    pub entries_read: Option<u64>,
-}
-
-/// A consumer of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Consumer<'a> {
-    /// Its name.
-    pub name: &'a [u8],
-    /// When it asked for something last, in milliseconds since the Unix epoch.
-    pub seen: u64,
-    /// When it got something last.
-    pub active: Option<u64>,
-}
-
-/// An entry that was delivered and is not acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pending<'a> {
-    /// Its ID. The entry itself may be gone.
-    pub id: StreamId,
-    /// To whom.
-    pub consumer: &'a [u8],
-    /// When it was delivered last, in milliseconds since the Unix epoch.
-    pub delivered: u64,
-    /// How often.
-    pub deliveries: u64,
 }
 
 impl<'a> GroupRef<'a> {

@@ -14,8 +14,8 @@ mod group;
 mod model_tests;
 pub(crate) mod order;
 
-pub use element::{Fields, StreamHead, StreamId};
-pub use group::{Consumer, GroupRef, GroupState, Pending};
+pub use element::{Consumer, Fields, GroupState, Pending, StreamHead, StreamId};
+pub use group::GroupRef;
 
 use std::ops::Range;
 

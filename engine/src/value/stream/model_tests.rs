@@ -92,7 +92,7 @@ fn consumer_name(number: u8) -> Vec<u8> {
     [&b"c"[..], b"", b"consumer", b"c\0", &long, b"\xff"][usize::from(number % 6)].to_vec()
 }
 
-/// What is done to a stream, in short.
+/// An operation on a stream, in short.
 #[derive(Clone, Debug)]
 enum Step {
     /// So many entries behind the last, each so much later.
@@ -109,6 +109,7 @@ enum Step {
     Trim(StreamId),
     TrimTo(u16),
     Head(StreamId, u64),
+    RemoveHead,
     Group(u8, StreamId, Option<u64>),
     /// The group's own element alone goes.
     RemoveGroupAlone(u8),
@@ -159,6 +160,7 @@ fn step(grow: u32) -> impl Strategy<Value = Step> {
         3 => any::<u16>().prop_map(Step::TrimTo),
         2 => (id(), any::<u64>()).prop_map(|(id, added)| Step::Head(id, added)),
         60 => groups,
+        1 => Just(Step::RemoveHead),
         1 => Just(Step::Expire),
         1 => Just(Step::Image),
         2 => Just(Step::Keep),
@@ -263,6 +265,11 @@ impl Both {
                 let old = self.model.head.replace((head, lsn));
                 self.apply(&element::put_head(&head), old.iter().map(|old| old.1).collect());
             }
+            Step::RemoveHead => {
+                let old = self.model.head.take();
+                let change = Change::StreamRemove { name: Cow::Borrowed(&element::HEAD_NAME) };
+                self.apply(&change, old.iter().map(|old| old.1).collect());
+            }
             Step::Group(group, last_id, entries_read) => {
                 let state = GroupState { last_id, entries_read };
                 let old = self.model.group(group).state.replace((state, lsn));
@@ -312,7 +319,7 @@ impl Both {
                 let old = self.expiry.replace(lsn);
                 self.apply(&Change::Expire(Some(9)), old.into_iter().collect());
             }
-            Step::Image if self.subject.entry.is_some() => self.begin_anew(),
+            Step::Image if self.subject.entry.is_some() => self.become_an_image(),
             Step::Expire | Step::Image => {}
             Step::Keep => self.kept.push((self.subject.entry.clone(), self.model.clone())),
         }
@@ -320,7 +327,7 @@ impl Both {
     }
 
     /// All elements come with one image, in the place of what was there.
-    fn begin_anew(&mut self) {
+    fn become_an_image(&mut self) {
         let elements = elements_of(self.subject.value().unwrap());
         let mut gone = self.model.lsns();
         gone.retain(|lsn| self.model.base.is_none_or(|base| *lsn > base));

@@ -1,4 +1,4 @@
-//! How the elements of a stream stand: sorted by their names, in one run of bytes or in nodes.
+//! The order of the elements of a stream: by their names, in one run of bytes or in nodes.
 
 use std::cmp::Ordering;
 
