@@ -18,6 +18,7 @@ use tarn_engine::recovery::empty;
 use tarn_engine::session::Access;
 use tarn_engine::table::{KeyHash, ScanBudget, Table};
 use tarn_engine::throttle::ClientLatency;
+use tarn_engine::value::stream::{Pending, StreamHead, StreamId, element};
 use tarn_engine::value::{ValueRef, elements_of};
 use tarn_engine::view::{View, ViewError};
 use tarn_engine::{Background, Engine};
@@ -83,7 +84,8 @@ impl Store {
             let key = format!("key:{number}").into_bytes();
             let name = format!("element:{}", random.random_range(0..400)).into_bytes();
             let value = vec![b'a' + (number % 26) as u8; random.random_range(0..90)];
-            let change = match (number % 5, random.random_range(0..12)) {
+            let id = StreamId::new(random.random_range(0..400), 0);
+            let change = match (number % 6, random.random_range(0..12)) {
                 (_, 0) => Change::Delete,
                 (0, 1) => Change::Put { value: value.into(), expiry: Some(random.random_range(1..9_999)) },
                 (0, 2) => Change::Patch { offset: random.random_range(0..40), bytes: value.into() },
@@ -93,11 +95,21 @@ impl Store {
                 (3, _) => {
                     Change::ZSetPut { member: name.into(), score: f64::from(random.random_range(0..9)) }
                 }
-                _ => Change::HashPut { field: name.into(), value: value.into() },
+                (4, _) => Change::HashPut { field: name.into(), value: value.into() },
+                (_, 1..3) => element::remove_entry(id),
+                (_, 3) => element::put_head(&StreamHead { last_id: id, ..StreamHead::default() }),
+                (_, 4) if id.ms < 100 => Change::StreamTrim { below: id },
+                (_, 5) => element::remove_pending(b"group", id),
+                (_, 6..8) => {
+                    let consumer = &name[..9];
+                    let pending = Pending { id, consumer, delivered: id.ms, deliveries: 2 };
+                    element::put_pending(b"group", &pending)
+                }
+                _ => element::put_entry(id, 3, [(&name[..], &value[..])].into_iter()),
             };
             // One large collection of each kind.
             let key = if random.random_range(0..3) == 0 {
-                format!("large:{}", number % 5).into_bytes()
+                format!("large:{}", number % 6).into_bytes()
             } else {
                 key
             };

@@ -15,10 +15,12 @@ use tarn_engine::log::Group;
 use tarn_engine::record::{Batch, Change, Kind, Side, Write};
 use tarn_engine::session::Access;
 use tarn_engine::table::KeyHash;
+use tarn_engine::value::stream::{StreamId, element};
 use tarn_engine::value::{ImageBuilder, ValueRef, elements_of};
 use tarn_engine::{Entry, ViewOptions};
 
-const KINDS: [Kind; 6] = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash, Kind::Json];
+const KINDS: [Kind; 7] =
+    [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash, Kind::Stream, Kind::Json];
 /// More than all blocks that may wait to be written.
 const GIANT_BYTES: usize = 24 << 20;
 /// Far above what anything here takes, below what a test runner waits.
@@ -85,10 +87,20 @@ fn giant(kind: Kind) -> Change<'static> {
         match kind {
             Kind::Hash => image.push_field(&element[990..], &element),
             Kind::ZSet => image.push_scored(&element, number as f64),
+            Kind::Stream => {
+                if let Change::StreamPut { name, value } = entry(number as u64, &element) {
+                    image.push_field(&name, &value);
+                }
+            }
             _ => image.push_element(&element),
         }
     }
     Change::Image { kind, elements: image.finish().into(), expiry, sticky: false }
+}
+
+/// An entry of a stream.
+fn entry(number: u64, text: &[u8]) -> Change<'static> {
+    element::put_entry(StreamId::new(number, 0), number, [(&b"field"[..], text)].into_iter())
 }
 
 /// A change of a small part; a document is changed as a whole.
@@ -100,6 +112,7 @@ fn small(kind: Kind) -> Change<'static> {
         Kind::Set => Change::SetAdd { member: bytes() },
         Kind::ZSet => Change::ZSetPut { member: bytes(), score: 7.5 },
         Kind::Hash => Change::HashPut { field: bytes(), value: bytes() },
+        Kind::Stream => entry(u64::MAX, b"something else"),
         Kind::Json => Change::Image { kind, elements: bytes(), expiry: None, sticky: false },
     }
 }

@@ -16,6 +16,7 @@ use tarn_engine::log::{LogOptions, OpenError, SyncMode};
 use tarn_engine::record::{Change, Kind, Side};
 use tarn_engine::renewal::{Renewal, Step};
 use tarn_engine::repair::Repair;
+use tarn_engine::value::stream::{StreamHead, StreamId, element};
 
 fn small_files() -> LogOptions {
     let mut options = LogOptions::new(vec!["/log".into()]);
@@ -63,6 +64,11 @@ fn changes_of(kind: Kind, bytes: usize) -> Vec<Change<'static>> {
         Kind::Set => Change::SetAdd { member: piece(number).into() },
         Kind::ZSet => Change::ZSetPut { member: piece(number).into(), score: number as f64 },
         Kind::Hash => Change::HashPut { field: piece(number).into(), value: b"value".to_vec().into() },
+        Kind::Stream if number == 0 => element::put_head(&StreamHead::default()),
+        Kind::Stream => {
+            let piece = piece(number);
+            element::put_entry(StreamId::new(number, 0), number, [(&b"f"[..], &piece[..])].into_iter())
+        }
         Kind::Json => {
             Change::Image { kind, elements: piece(number).repeat(500).into(), expiry: None, sticky: false }
         }
@@ -75,7 +81,7 @@ fn with_a_torn_value(kind: Kind, bytes: usize) -> (SimDisk, LogOptions, String) 
     let (disk, options) = (SimDisk::new(1, SimOptions::default()), small_files());
     let store = Store::open(&disk, &options).unwrap();
     fill_on(&store);
-    if matches!(kind, Kind::Set | Kind::ZSet | Kind::Hash) {
+    if matches!(kind, Kind::Set | Kind::ZSet | Kind::Hash | Kind::Stream) {
         // Others have elements of their own records alone, and are not renewed.
         commit(&store, "k", image(kind, None, &mut SmallRng::seed_from_u64(1)));
     }

@@ -11,6 +11,7 @@ use tarn_engine::log::{Group, Log, LogOptions, OpenError, SyncMode};
 use tarn_engine::record::{Batch, Change, Side, Write};
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::session::{Access, Latched};
+use tarn_engine::value::stream::{Pending, StreamId, element};
 use tarn_engine::value::{ValueRef, elements_of};
 use tarn_engine::{Background, Engine};
 use tarn_engine::{KeyHash, KeyRef, ScanBudget, Watch};
@@ -75,7 +76,7 @@ fn any_write(rng: &mut SmallRng, whole_databases: bool) -> Write<'static> {
     }
     let number = rng.random_range(0..40u32);
     let text = || number.to_string().into_bytes().into();
-    let kind = ["string", "list", "set", "zset", "hash"][rng.random_range(0..5)];
+    let kind = ["string", "list", "set", "zset", "stream", "hash"][rng.random_range(0..6)];
     let change = match (kind, rng.random_range(0..6)) {
         (_, 0) => Change::Delete,
         ("string", 1) => put("expiring", Some(NOW + 100)),
@@ -87,6 +88,18 @@ fn any_write(rng: &mut SmallRng, whole_databases: bool) -> Write<'static> {
         ("set", _) => Change::SetAdd { member: text() },
         ("zset", 1..3) => Change::ZSetRemove { member: text() },
         ("zset", _) => Change::ZSetPut { member: text(), score: f64::from(number / 3) },
+        ("stream", dice) => {
+            let id = StreamId::new(number.into(), 0);
+            let pending = Pending { id, consumer: b"consumer", delivered: 1, deliveries: 2 };
+            match dice {
+                1 if number < 20 => Change::StreamTrim { below: id },
+                1 => element::remove_entry(id),
+                2 => element::put_pending(b"group", &pending),
+                3 if number < 30 => element::remove_pending(b"group", id),
+                3 => Change::StreamGroupRemove { group: b"group"[..].into() },
+                _ => element::put_entry(id, number.into(), [(&b"f"[..], &b"v"[..])].into_iter()),
+            }
+        }
         ("hash", 1..3) => Change::HashRemove { field: text() },
         _ => Change::HashPut { field: text(), value: text() },
     };

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::{FormatError, Group, Record, Records};
-use crate::record::{Bytes, Change, Kind, Lsn, Made, RENEWED_LENGTH_MAX, Side, Write};
+use crate::record::{Bytes, Change, Kind, Lsn, Made, RENEWED_LENGTH_MAX, Side, StreamId, Write};
 
 fn bytes() -> impl Strategy<Value = Bytes<'static>> {
     prop_oneof![
@@ -21,7 +21,8 @@ fn side() -> impl Strategy<Value = Side> {
 }
 
 fn kind() -> impl Strategy<Value = Kind> {
-    prop_oneof![Just(Kind::List), Just(Kind::Set), Just(Kind::ZSet), Just(Kind::Hash), Just(Kind::Json)]
+    let kinds = [Kind::List, Kind::Set, Kind::ZSet, Kind::Hash, Kind::Stream, Kind::Json];
+    (0..kinds.len()).prop_map(move |index| kinds[index])
 }
 
 fn any_kind() -> impl Strategy<Value = Kind> {
@@ -47,6 +48,10 @@ fn change() -> impl Strategy<Value = Change<'static>> {
         (number(), bytes()).prop_map(|(index, element)| Change::ListPut { index, element }),
         (number(), bytes()).prop_map(|(index, element)| Change::ListInsert { index, element }),
         number().prop_map(|index| Change::ListRemove { index }),
+        (bytes(), bytes()).prop_map(|(name, value)| Change::StreamPut { name, value }),
+        bytes().prop_map(|name| Change::StreamRemove { name }),
+        (number(), number()).prop_map(|(ms, seq)| Change::StreamTrim { below: StreamId::new(ms, seq) }),
+        bytes().prop_map(|group| Change::StreamGroupRemove { group }),
         (any_kind(), 0..=RENEWED_LENGTH_MAX)
             .prop_map(|(kind, length)| Change::RenewalBegins { kind, length }),
         (0..3_usize, number(), bytes()).prop_map(|(kind, at, bytes)| Change::RenewalPart {
@@ -151,8 +156,8 @@ fn what_no_writer_writes_is_refused_by_name() {
     let cases: &[(&[u8], u32, FormatError)] = &[
         (&[], 1, FormatError::CutOff),
         (&[0, 0], 1, FormatError::UnknownType(0)),
-        (&[27, 0], 1, FormatError::UnknownType(27)),
-        (&[25, 0, 0, 6, 0], 1, FormatError::BadField("kind of a prepared value")),
+        (&[31, 0], 1, FormatError::UnknownType(31)),
+        (&[25, 0, 0, 7, 0], 1, FormatError::BadField("kind of a prepared value")),
         (&[25, 16, 0, 0, 0, 0], 1, FormatError::BadFlags { kind: 25, flags: 16 }),
         (&[3, 0x10, 0], 1, FormatError::BadFlags { kind: 3, flags: 0x10 }),
         (&[3, 8, 1, 0], 1, FormatError::BadFlags { kind: 3, flags: 8 }),
@@ -164,7 +169,7 @@ fn what_no_writer_writes_is_refused_by_name() {
         (&[3, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F], 1, FormatError::CutOff),
         (&[13, 0, 0, 0], 1, FormatError::BadField("count of elements")),
         (&[18, 0, 0, 0, 0], 1, FormatError::BadField("kind of an image")),
-        (&[22, 0, 0, 6, 0], 1, FormatError::BadField("kind of a rewritten value")),
+        (&[22, 0, 0, 7, 0], 1, FormatError::BadField("kind of a rewritten value")),
         (&[23, 0, 0, 2, 0, 0], 1, FormatError::BadField("kind of a rewritten value")),
         (
             &[22, 0, 0, 1, 0xFF, 0xFF, 0xFF, 0xFF, 0x1F],

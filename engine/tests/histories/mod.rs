@@ -17,11 +17,13 @@ use tarn_engine::record::{Batch, Change, Kind, Lsn, Made, Side, Write};
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::scrub::Scrubbed;
 use tarn_engine::session::Access;
+use tarn_engine::value::stream::{self, StreamId, StreamRef, element};
 use tarn_engine::value::{ImageBuilder, ValueRef, elements_of};
 use tarn_engine::{Background, CommitError, Engine, Preparation};
 use tarn_engine::{KeyHash, ScanBudget};
 
-pub(crate) const KINDS: [Kind; 6] = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash, Kind::Json];
+pub(crate) const KINDS: [Kind; 7] =
+    [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash, Kind::Stream, Kind::Json];
 pub(crate) const DATABASES: u8 = 3;
 pub(crate) const NOW: u64 = 1_000;
 /// Keys of a database that are written to, unless a test wants others.
@@ -66,9 +68,70 @@ pub(crate) fn text_of(value: ValueRef<'_>) -> String {
         ValueRef::Hash(hash) => {
             hash.iter().map(|(field, value)| format!("{}={}", text(field), text(value))).collect()
         }
+        ValueRef::Stream(stream) => return text_of_stream(stream),
     };
     all.sort();
     all.concat()
+}
+
+/// The elements of a stream, and what follows from them.
+fn text_of_stream(stream: StreamRef<'_>) -> String {
+    let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+    let elements = stream.elements().map(|(name, value)| format!("{}={} ", text(name), text(value)));
+    let mut all: String = elements.collect();
+    all += &format!("{:?} of {} ", stream.head(), stream.len());
+    for group in stream.groups() {
+        for number in 0..CONSUMERS {
+            let consumer = consumer_name(number);
+            let owned: Vec<String> =
+                group.owned_from(&consumer, StreamId::MIN).map(|id| id.to_string()).collect();
+            all += &format!("{} {} {owned:?} ", text(group.name()), text(&consumer));
+        }
+    }
+    all
+}
+
+/// Consumers of a group of a stream.
+const CONSUMERS: u16 = 3;
+
+fn consumer_name(number: u16) -> Vec<u8> {
+    format!("c{}", number % CONSUMERS).into_bytes()
+}
+
+fn any_head(rng: &mut SmallRng) -> Change<'static> {
+    let last_id = StreamId::new(rng.random_range(0..9), 0);
+    let max_deleted_id = StreamId::new(0, rng.random_range(0..3));
+    element::put_head(&stream::StreamHead { last_id, entries_added: rng.random_range(0..9), max_deleted_id })
+}
+
+/// A change of a stream that is there, with IDs, groups and pending entries out of so many.
+pub(crate) fn stream_change(elements: u16, rng: &mut SmallRng) -> Change<'static> {
+    let id = StreamId::new(rng.random_range(0..elements.max(1)).into(), 0);
+    let group = format!("g{}", rng.random_range(0..elements.div_ceil(4).max(1)) % 3).into_bytes();
+    let consumer = consumer_name(rng.random());
+    let text: [u8; 3] = rng.random();
+    match rng.random_range(0..26) {
+        0 => any_head(rng),
+        1 => Change::StreamGroupRemove { group: group.into() },
+        2..4 => Change::StreamTrim { below: id },
+        4..7 => element::remove_entry(id),
+        7..10 => element::remove_pending(&group, id),
+        10 => element::remove_consumer(&group, &consumer),
+        11..13 => {
+            let state = stream::GroupState { last_id: id, entries_read: rng.random_bool(0.5).then_some(3) };
+            element::put_group(&group, &state)
+        }
+        13..15 => {
+            let (seen, active) = (rng.random_range(0..9), rng.random_bool(0.5).then_some(3));
+            element::put_consumer(&group, &stream::Consumer { name: &consumer, seen, active })
+        }
+        15..19 => {
+            let (delivered, deliveries) = (rng.random_range(0..9), rng.random_range(0..9));
+            let pending = stream::Pending { id, consumer: &consumer, delivered, deliveries };
+            element::put_pending(&group, &pending)
+        }
+        _ => element::put_entry(id, rng.random_range(0..300), [(&b"field"[..], &text[..])].into_iter()),
+    }
 }
 
 pub(crate) struct Store {
@@ -164,6 +227,7 @@ impl Store {
             ValueRef::Hash(hash) => hash.get(name).is_some(),
             ValueRef::Set(set) => set.contains(name),
             ValueRef::ZSet(zset) => zset.score(name).is_some(),
+            ValueRef::Stream(stream) => stream.elements().any(|(element, _)| element == &name[..]),
             _ => false,
         }
     }
@@ -224,6 +288,9 @@ impl Store {
             (Kind::Hash, _) => {
                 Change::HashPut { field: element(), value: rng.random::<[u8; 3]>().to_vec().into() }
             }
+            // A stream never loses its head.
+            (Kind::Stream, _) if length == 0 => any_head(rng),
+            (Kind::Stream, _) => stream_change(elements, rng),
             (Kind::ZSet, 3..7) => Change::ZSetRemove { member: element() },
             (Kind::ZSet, _) => {
                 Change::ZSetPut { member: element(), score: f64::from(rng.random_range(0..100)) }
@@ -313,8 +380,12 @@ impl Store {
     /// well; of what has no elements, nothing happens.
     pub(crate) fn commit_many(&self, rng: &mut SmallRng) -> bool {
         let Some((db, key)) = self.favourite.borrow().clone() else { return true };
-        let kind = self.found(db, &key).map_or(KINDS[rng.random_range(1..5)], |(kind, _)| kind);
+        let found = self.found(db, &key);
+        let kind = found.map_or(KINDS[rng.random_range(1..6)], |(kind, _)| kind);
         let mut batch = Batch::new();
+        if kind == Kind::Stream && found.is_none() {
+            batch.push(Write::Key { db, key: key.clone().into(), change: any_head(rng) });
+        }
         for _ in 0..rng.random_range(1..150) {
             let element = rng_element(rng.random(), self.favourite_elements.get());
             let change = match kind {
@@ -322,6 +393,7 @@ impl Store {
                 Kind::Set => Change::SetAdd { member: element },
                 Kind::Hash => Change::HashPut { field: element, value: b"many"[..].into() },
                 Kind::ZSet => Change::ZSetPut { member: element, score: f64::from(rng.random_range(0..100)) },
+                Kind::Stream => stream_change(self.favourite_elements.get(), rng),
                 Kind::String | Kind::Json => return true,
             };
             batch.push(Write::Key { db, key: key.clone().into(), change });
@@ -369,6 +441,16 @@ pub(crate) fn image(kind: Kind, expiry: Option<u64>, rng: &mut SmallRng) -> Chan
         return Change::Image { kind, elements, expiry, sticky: false };
     }
     let mut builder = ImageBuilder::new(kind);
+    if kind == Kind::Stream {
+        let mut changes = vec![any_head(rng)];
+        (0..rng.random_range(1..9)).for_each(|_| changes.push(stream_change(4, rng)));
+        for change in changes {
+            if let Change::StreamPut { name, value } = change {
+                builder.push_field(&name, &value);
+            }
+        }
+        return Change::Image { kind, elements: builder.finish().into(), expiry, sticky: false };
+    }
     for number in 0..rng.random_range(1..4u8) {
         let element = number.to_string().into_bytes();
         match kind {
@@ -448,6 +530,7 @@ pub(crate) fn puts_in(disk: &SimDisk, options: &LogOptions) -> Vec<Put> {
                 Change::Image { kind, .. } => (kind, None),
                 Change::HashPut { field, .. } => (Kind::Hash, Some(field)),
                 Change::SetAdd { member } => (Kind::Set, Some(member)),
+                Change::StreamPut { name, .. } => (Kind::Stream, Some(name)),
                 Change::ZSetPut { member, .. } => (Kind::ZSet, Some(member)),
                 _ => continue,
             };

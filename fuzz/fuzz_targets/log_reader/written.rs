@@ -8,6 +8,7 @@ use tarn_engine::log::{Group, LogOptions, SyncMode};
 use tarn_engine::record::{Change, Kind, Lsn, Side, Write};
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::value::ImageBuilder;
+use tarn_engine::value::stream::{GroupState, Pending, StreamHead, StreamId, element};
 
 use crate::changes::layout;
 
@@ -92,6 +93,12 @@ fn groups() -> Vec<Vec<Write<'static>>> {
     let mut image = ImageBuilder::new(Kind::Hash);
     (0..3).for_each(|number| image.push_field(&[number], b"value"));
     let elements = image.finish().into();
+    let id = |ms| StreamId::new(ms, 0);
+    let entry = |ms| {
+        let fields = [(&b"field"[..], &b"value"[..])];
+        key(0, "x", element::put_entry(id(ms), ms, fields.into_iter()))
+    };
+    let pending = Pending { id: id(3), consumer: b"c", delivered: 1 << 41, deliveries: 1 };
     let push = |element| Change::ListPush { side: Side::Back, element: bytes(element) };
     vec![
         vec![key(0, "s", Change::Put { value: bytes("a string"), expiry: None })],
@@ -125,6 +132,14 @@ fn groups() -> Vec<Vec<Write<'static>>> {
             key(0, "l", Change::ListRemove { index: 1 }),
             key(0, "l", Change::ListPop { side: Side::Front, count: 1 }),
         ],
+        vec![key(0, "x", element::put_head(&StreamHead::default())), entry(1)],
+        vec![entry(2), entry(3), key(0, "x", Change::StreamTrim { below: id(2) })],
+        vec![
+            key(0, "x", element::put_group(b"g", &GroupState { last_id: id(3), entries_read: Some(3) })),
+            key(0, "x", element::put_pending(b"g", &pending)),
+        ],
+        vec![key(0, "x", element::remove_entry(id(2))), key(0, "x", element::remove_pending(b"g", id(3)))],
+        vec![key(0, "x", Change::StreamGroupRemove { group: bytes("g") })],
         vec![Write::Swap { a: 0, b: 3 }],
         vec![key(2, "z", Change::ZSetRemove { member: bytes("m") })],
         vec![key(1, "i", Change::Image { kind: Kind::Hash, elements, expiry: Some(1 << 41), sticky: true })],
