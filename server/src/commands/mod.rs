@@ -58,6 +58,12 @@ mod set_algebra;
 mod sets;
 mod sort;
 mod sql;
+mod stream_args;
+mod stream_claims;
+mod stream_groups;
+mod stream_info;
+mod streams;
+mod streams_reading;
 mod strings;
 mod transactions;
 mod zset_algebra;
@@ -123,6 +129,11 @@ const FAMILIES: &[Family] = &[
     ("sorted-set", zset_ranges::COMMANDS),
     ("sorted-set", zset_pops::COMMANDS),
     ("sorted-set", zset_algebra::COMMANDS),
+    ("stream", streams::COMMANDS),
+    ("stream", streams_reading::COMMANDS),
+    ("stream", stream_groups::COMMANDS),
+    ("stream", stream_claims::COMMANDS),
+    ("stream", stream_info::COMMANDS),
     ("hash", random::OF_HASHES),
     ("set", random::OF_SETS),
     ("sorted-set", random::OF_ZSETS),

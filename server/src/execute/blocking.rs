@@ -1,5 +1,5 @@
-//! Commands that wait for a list or a sorted set to have something (`BLPOP`, `BZPOPMIN` …), or for replicas
-//! (`WAIT`), of which there are none yet, or for the disk (`WAITAOF`).
+//! Commands that wait for a list, a sorted set or a stream to have something (`BLPOP`, `BZPOPMIN`, `XREAD` …),
+//! or for replicas (`WAIT`), of which there are none yet, or for the disk (`WAITAOF`).
 //!
 //! A blocking command that finds nothing asks its connection to wait. The connection registers a [`Waiter`]
 //! in a queue for each key. A worker that commits a write which may give one of these keys something runs the
@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use tarn_engine::lock::{Mutex, rank};
 use tarn_engine::record::{Batch, Change, Kind, Lsn, Write};
+use tarn_engine::value::stream::element;
 use tarn_resp::OwnedArgs;
 use tarn_resp::{Protocol, Writer};
 
@@ -26,8 +27,10 @@ use crate::store::Kept;
 /// A blocking command that found nothing.
 #[derive(Debug)]
 pub struct BlockRequest {
-    /// The object of the wait: a list, a sorted set, or (`None`) replicas or the disk.
+    /// The object of the wait: a list, a sorted set, a stream, or (`None`) replicas or the disk.
     pub kind: Option<Kind>,
+    /// The group for which entries of streams are awaited.
+    pub group: Option<Box<[u8]>>,
     /// Up to where the log is to be durable, if that is waited for.
     pub log: Option<AwaitedLog>,
     /// The keys that may bring something, in the selected database; none for replicas or the disk.
@@ -36,7 +39,8 @@ pub struct BlockRequest {
     pub timeout: Option<Duration>,
     /// The request, to be run again.
     pub args: OwnedArgs,
-    /// Where the keys begin in `args`. Their number stands before them, unless they come first.
+    /// Where the keys begin in `args`. Their number stands before them, unless they come first. Keys of
+    /// streams have none; as many IDs follow them.
     pub first_key: usize,
     /// The newest `Lsn` that finding nothing revealed.
     pub seen: Lsn,
@@ -45,7 +49,17 @@ pub struct BlockRequest {
 impl BlockRequest {
     /// A request that waits for nothing in particular yet.
     pub fn new(timeout: Option<Duration>, args: OwnedArgs) -> BlockRequest {
-        BlockRequest { kind: None, log: None, keys: Vec::new(), timeout, args, first_key: 0, seen: Lsn::ZERO }
+        let keys = Vec::new();
+        BlockRequest {
+            kind: None,
+            group: None,
+            log: None,
+            keys,
+            timeout,
+            args,
+            first_key: 0,
+            seen: Lsn::ZERO,
+        }
     }
 
     /// The request with `key` instead of all its keys: of several keys that have something, the one that was
@@ -53,6 +67,9 @@ impl BlockRequest {
     /// long for one key of thousands as for the only one.
     pub(crate) fn looking_only_at(&self, key: &[u8]) -> OwnedArgs {
         let args = self.args.as_args();
+        if self.kind == Some(Kind::Stream) {
+            return self.looking_only_at_stream(key);
+        }
         let before = args.iter().take(self.first_key).enumerate().map(|(index, arg)| match index {
             0 => arg,
             _ if index + 1 == self.first_key => b"1",
@@ -60,6 +77,15 @@ impl BlockRequest {
         });
         let behind = args.tail(self.first_key + self.keys.len());
         before.chain([key]).chain(behind).collect()
+    }
+
+    /// The same for streams. A key that comes twice does so with two IDs.
+    fn looking_only_at_stream(&self, key: &[u8]) -> OwnedArgs {
+        let args = self.args.as_args();
+        let places = (0..self.keys.len()).filter(|place| *self.keys[*place] == *key);
+        let keys = places.clone().map(|_| key);
+        let ids = places.map(|place| args.at(self.first_key + self.keys.len() + place));
+        args.iter().take(self.first_key).chain(keys).chain(ids).collect()
     }
 }
 
@@ -245,6 +271,13 @@ impl Blocking {
             .cloned()
     }
 
+    /// All clients that wait for entries of the stream at this key, in their order.
+    pub(crate) fn readers(&self, place: &Place) -> Vec<Arc<Waiter>> {
+        let queues = self.queues.lock();
+        let waiters = queues.get(place).into_iter().flatten();
+        waiters.filter(|waiter| waiter.request.kind == Some(Kind::Stream)).cloned().collect()
+    }
+
     /// Serves those whose changes are durable by now.
     pub fn serve_durable(&self, server: &Shared) {
         let waiting = self.keyless.lock().clone();
@@ -286,12 +319,17 @@ impl Blocking {
                 Write::Key { db, key, change } if may_serve(change) => {
                     ready.push_back((*db, key.as_ref().into()));
                 }
+                Write::Flush { db } => {
+                    for db in db.map_or(0..=u8::MAX, |db| db..=db) {
+                        ready.extend(self.places_of(db));
+                    }
+                }
                 Write::Swap { a, b } => {
                     for db in [*a, *b] {
                         ready.extend(self.places_of(db));
                     }
                 }
-                _ => {}
+                Write::Key { .. } => {}
             }
         }
         true
@@ -324,15 +362,18 @@ impl Blocking {
     }
 }
 
-const fn may_serve(change: &Change<'_>) -> bool {
-    matches!(
-        change,
+fn may_serve(change: &Change<'_>) -> bool {
+    match change {
+        Change::StreamPut { name, .. } => element::is_entry(name),
         Change::ListPush { .. }
-            | Change::ListInsert { .. }
-            | Change::ZSetPut { .. }
-            | Change::Image { kind: Kind::List | Kind::ZSet, .. }
-            | Change::Prepared { kind: Kind::List | Kind::ZSet, .. }
-    )
+        | Change::ListInsert { .. }
+        | Change::ZSetPut { .. }
+        | Change::Image { .. }
+        | Change::Prepared { .. } => true,
+        // Who waits for entries on behalf of a group is told that there is no stream or no group any more.
+        Change::Put { .. } | Change::Delete | Change::StreamGroupRemove { .. } => true,
+        _ => false,
+    }
 }
 
 /// Ends the waiting of a connection that gives up, unless it has been served in this very moment. The outcome
@@ -396,10 +437,13 @@ mod tests {
             ("BLPOP a b c 0.5", 1, 3, "BLPOP b 0.5"),
             ("BLMOVE b d LEFT RIGHT 0", 1, 1, "BLMOVE b d LEFT RIGHT 0"),
             ("BLMPOP 0 3 a b c LEFT COUNT 2", 3, 3, "BLMPOP 0 1 b LEFT COUNT 2"),
+            ("XREAD COUNT 3 BLOCK 0 STREAMS a b c 1 2 3", 6, 3, "XREAD COUNT 3 BLOCK 0 STREAMS b 2"),
+            ("XREAD BLOCK 0 STREAMS b a b 1 2 3", 4, 3, "XREAD BLOCK 0 STREAMS b b 1 3"),
         ] {
             let args: OwnedArgs = request.split(' ').collect();
-            let keys = vec![Box::default(); keys];
-            let request = BlockRequest { first_key, keys, ..BlockRequest::new(None, args) };
+            let keys = (0..keys).map(|key| Box::from(args.as_args().at(first_key + key))).collect();
+            let kind = request.starts_with('X').then_some(Kind::Stream);
+            let request = BlockRequest { kind, first_key, keys, ..BlockRequest::new(None, args) };
             assert_eq!(request.looking_only_at(b"b"), expected.split(' ').collect());
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tarn_engine::Entry;
 use tarn_engine::record::{BYTES_MAX, Batch, Bytes, Change, Kind, UnixMs, Write};
 use tarn_engine::session::{Copied, Latched};
-use tarn_engine::value::{HashRef, ListRef, SetRef, StringRef, ValueRef, ZSetRef};
+use tarn_engine::value::{HashRef, ListRef, SetRef, StreamRef, StringRef, ValueRef, ZSetRef};
 use tarn_resp::Writer;
 use tarn_resp::{Args, OwnedArgs};
 
@@ -143,6 +143,15 @@ impl<'c, 'a> Context<'c, 'a> {
         }
     }
 
+    /// The stream at `key`; `None` if the key is missing.
+    pub fn stream(&self, key: &[u8]) -> Result<Option<StreamRef<'c>>, CommandError> {
+        match self.entry(key).map(Entry::value) {
+            None => Ok(None),
+            Some(ValueRef::Stream(value)) => Ok(Some(value)),
+            Some(_) => Err(CommandError::WrongType),
+        }
+    }
+
     /// The text of the JSON document at `key`; `None` if the key is missing.
     pub fn json(&self, key: &[u8]) -> Result<Option<StringRef<'c>>, CommandError> {
         match self.entry(key).map(Entry::value) {
@@ -223,6 +232,21 @@ impl<'c, 'a> Context<'c, 'a> {
             ..BlockRequest::new(timeout, OwnedArgs::from(args))
         };
         self.client.after = After::Block(Box::new(request));
+    }
+
+    /// As `wait_for`, for entries of streams, of which the IDs stand behind all keys; `group` is the group
+    /// that reads them.
+    pub fn wait_for_entries(
+        &mut self,
+        keys: Range<usize>,
+        group: Option<&[u8]>,
+        timeout: Option<Duration>,
+        args: Args<'_>,
+    ) {
+        self.wait_for(Kind::Stream, keys, timeout, args);
+        if let After::Block(request) = &mut self.client.after {
+            request.group = group.map(Box::from);
+        }
     }
 
     /// Lets the client wait until the time is over (`None`: for ever), which is answered with 0.

@@ -9,6 +9,8 @@
 
 use tarn_engine::record::{Batch, Change, Lsn, Write};
 use tarn_engine::session::Latched;
+use tarn_engine::value::ValueRef;
+use tarn_engine::value::stream::element;
 use tarn_resp::Args;
 
 use crate::config::EventClasses;
@@ -64,6 +66,28 @@ impl<'e> Events<'e> {
         }
     }
 
+    /// Adds those of the consumers that `batch` will create, whatever the command is.
+    pub(super) fn add_consumers(&mut self, latched: &Latched<'_>, batch: &Batch<'_>) {
+        if !self.classes.has(EventClasses::STREAM) {
+            return;
+        }
+        for write in batch {
+            if let Write::Key { db, key, change: Change::StreamPut { name, .. } } = write
+                && let Some((group, consumer)) = element::consumer_in(name)
+            {
+                let is_there = latched.get(*db, key).is_some_and(|entry| match entry.value() {
+                    ValueRef::Stream(stream) => {
+                        stream.group(group).is_some_and(|group| group.consumer(consumer).is_some())
+                    }
+                    _ => false,
+                });
+                if !is_there {
+                    self.add(EventClasses::STREAM, "xgroup-createconsumer", *db, key);
+                }
+            }
+        }
+    }
+
     /// Adds those of the keys that a command has looked for and that are missing. `OBJECT` and `MEMORY USAGE`
     /// tell of none.
     pub(super) fn add_missed(&mut self, latched: &Latched<'_>, name: &str, keys: &Keys<'_>) {
@@ -104,6 +128,14 @@ impl<'e> Events<'e> {
                     |write: &Write<'_>| matches!(write, Write::Key { change: Change::SetAdd { .. }, .. });
                 if batch.iter().any(adds) {
                     self.add(EventClasses::SET, "sadd", db, args.at(2));
+                }
+            }
+            "xadd" => {
+                self.add(EventClasses::STREAM, "xadd", db, args.at(1));
+                let trims =
+                    |write: &Write<'_>| matches!(write, Write::Key { change: Change::StreamTrim { .. }, .. });
+                if batch.iter().any(trims) {
+                    self.add(EventClasses::STREAM, "xtrim", db, args.at(1));
                 }
             }
             "lmove" | "blmove" | "rpoplpush" | "brpoplpush" => {
@@ -221,6 +253,11 @@ fn event_of<'n>(name: &'n str, args: Args<'_>) -> Option<(EventClasses, &'n str,
         "zmpop" => (Class::ZSET, zpop(is_min(1)), ThenDel),
         "bzmpop" => (Class::ZSET, zpop(is_min(2)), ThenDel),
         "zrangestore" | "zunionstore" | "zinterstore" | "zdiffstore" => (Class::ZSET, name, OrDel),
+        "xdel" | "xsetid" | "xtrim" => (Class::STREAM, name, ThenDel),
+        "create" => (Class::STREAM, "xgroup-create", ThenDel),
+        "destroy" => (Class::STREAM, "xgroup-destroy", ThenDel),
+        "delconsumer" => (Class::STREAM, "xgroup-delconsumer", ThenDel),
+        "setid" => (Class::STREAM, "xgroup-setid", ThenDel),
         "json.forget" => (Class::MODULE, "json.del", ThenDel),
         _ if name.starts_with("json.") => (Class::MODULE, name, ThenDel),
         _ => return None,
@@ -263,12 +300,15 @@ mod tests {
 
     /// Commands whose events `add_written` finds itself.
     const WITH_SEVERAL: &[&str] =
-        &["rename", "renamenx", "move", "smove", "lmove", "blmove", "rpoplpush", "brpoplpush"];
+        &["rename", "renamenx", "move", "smove", "lmove", "blmove", "rpoplpush", "brpoplpush", "xadd"];
+    /// Commands whose only events are of consumers that they create.
+    const OF_CONSUMERS: &[&str] = &["createconsumer", "xreadgroup", "xclaim", "xautoclaim"];
     /// Commands that write and have no events, and why.
     const WITHOUT: &[(&str, &str)] = &[
         ("flushdb", "Redis has no event for it"),
         ("flushall", "Redis has no event for it"),
         ("swapdb", "Redis has no event for it"),
+        ("xack", "Redis has no event for it"),
         ("delete", "a library of functions is no key"),
         ("flush", "libraries of functions are no keys"),
         ("load", "a library of functions is no key"),
@@ -280,8 +320,9 @@ mod tests {
         let mut without: Vec<&str> = Vec::new();
         for found in commands::table().all() {
             for command in std::iter::once(found.command).chain(found.command.subcommands) {
-                let is_told =
-                    event_of(command.name, args.as_args()).is_some() || WITH_SEVERAL.contains(&command.name);
+                let is_told = event_of(command.name, args.as_args()).is_some()
+                    || WITH_SEVERAL.contains(&command.name)
+                    || OF_CONSUMERS.contains(&command.name);
                 if command.flags.has(Flags::WRITE) && !is_told {
                     without.push(command.name);
                 }

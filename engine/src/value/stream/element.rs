@@ -191,6 +191,19 @@ fn split_run(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     is_shortest.then_some((run, &bytes[end..]))
 }
 
+/// Whether this names an entry.
+pub fn is_entry(name: &[u8]) -> bool {
+    name.first() == Some(&ENTRY)
+}
+
+/// The group and the consumer that this names.
+pub fn consumer_in(name: &[u8]) -> Option<(&[u8], &[u8])> {
+    match Name::parse(name) {
+        Some(Name::Consumer(group, consumer)) => Some((group, consumer)),
+        _ => None,
+    }
+}
+
 /// Whether an element follows from others.
 pub(crate) fn is_derived(name: &[u8]) -> bool {
     matches!(Name::parse(name), Some(Name::Owned(..)))

@@ -97,6 +97,17 @@ impl<'a> StreamRef<'a> {
         self.form.lower_bound(&element::entry_name(id)) - self.entries_at()
     }
 
+    /// The entries behind the first `rank` of them.
+    pub fn iter_at(&self, rank: usize) -> impl Iterator<Item = StreamEntry<'a>> + use<'a> {
+        self.form.walk_from(self.entries_at() + rank).map_while(StreamEntry::of)
+    }
+
+    /// The entry before which stand `rank` others, and those before it, the greatest first. REQUIRES: there
+    /// are more than `rank`.
+    pub fn rev_iter_at(&self, rank: usize) -> impl Iterator<Item = StreamEntry<'a>> + use<'a> {
+        self.form.walk_back_from(self.entries_at() + rank).map_while(StreamEntry::of)
+    }
+
     /// The entry before which stand `rank` entries.
     pub fn nth(&self, rank: usize) -> Option<StreamEntry<'a>> {
         self.form.get(self.entries_at() + rank).and_then(StreamEntry::of)

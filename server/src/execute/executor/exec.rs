@@ -313,6 +313,7 @@ impl Requests<'_> {
         };
         let mut events = Events::new(classes, &mut client.staged);
         events.add_new(latched, &batch);
+        events.add_consumers(latched, &batch);
         let written = batch.clone();
         latched.stage(batch, &mut staged.writes);
         events.add_written(latched, command.name, args, db, &written);

@@ -77,7 +77,9 @@ impl Executor<'_> {
         if !batch.is_empty() {
             let mut new = Vec::new();
             if let Some(classes) = events {
-                Events::new(classes, &mut new).add_new(&latched, &batch);
+                let mut events = Events::new(classes, &mut new);
+                events.add_new(&latched, &batch);
+                events.add_consumers(&latched, &batch);
             }
             latched.commit(&batch, self.group)?;
             client.staged.append(&mut new);
@@ -147,7 +149,9 @@ impl Executor<'_> {
         let events = self.server.live.event_classes().filter(|_| !batch.is_empty());
         let mut new = Vec::new();
         if let Some(classes) = events {
-            Events::new(classes, &mut new).add_new(&latched, &batch);
+            let mut events = Events::new(classes, &mut new);
+            events.add_new(&latched, &batch);
+            events.add_consumers(&latched, &batch);
         }
         latched.release();
         if !batch.is_empty() {

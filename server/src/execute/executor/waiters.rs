@@ -1,5 +1,6 @@
 //! Serves clients that wait for keys: runs their commands in their stead.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use smallvec::SmallVec;
 use tarn_engine::record::{Batch, Kind};
 
 use super::Executor;
-use crate::execute::blocking::{Outcome, Waiter};
+use crate::execute::blocking::{Outcome, Place, Waiter};
 use crate::execute::client::{After, Client};
 
 /// The longest wait for latches in the stead of a client that waits: others that only use a key give it back
@@ -68,8 +69,9 @@ impl Executor<'_> {
         while vain.len() < VAIN_MAX
             && let Some(place) = self.ready.pop_front()
         {
-            let mut is_vain = false;
-            let mut exhausted = SmallVec::<[Kind; 2]>::new();
+            let mut is_vain = self.serve_readers(&place);
+            // Readers of streams take nothing away from others, and each has its own place to read from.
+            let mut exhausted = SmallVec::<[Kind; 3]>::from_slice(&[Kind::Stream]);
             while let Some(waiter) = self.server.blocking.first(&place, &exhausted) {
                 match self.serve(&waiter, &place.1) {
                     Served::Done => {}
@@ -88,6 +90,28 @@ impl Executor<'_> {
         self.server.blocking.postpone(self.ready.drain(..).chain(vain));
         stopwatch.go_back_to(mark);
         self.serving = false;
+    }
+
+    /// Serves all that wait for entries of a stream; says whether one has to be served later.
+    fn serve_readers(&mut self, place: &Place) -> bool {
+        let mut is_vain = false;
+        // Groups that have nothing left: their other clients need not be asked.
+        let mut exhausted: HashSet<Box<[u8]>> = HashSet::new();
+        for waiter in self.server.blocking.readers(place) {
+            let group = waiter.request.group.as_deref();
+            if group.is_some_and(|group| exhausted.contains(group)) {
+                continue;
+            }
+            match self.serve(&waiter, &place.1) {
+                Served::Done => {}
+                Served::FoundNothing => exhausted.extend(group.map(Box::from)),
+                Served::Later => {
+                    is_vain = true;
+                    self.stand_in_wait = Duration::ZERO;
+                }
+            }
+        }
+        is_vain
     }
 
     /// Runs the command of `waiter`, for which there may be something at `key`.

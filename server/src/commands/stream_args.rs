@@ -1,0 +1,244 @@
+//! The arguments that commands on streams share: IDs, intervals of them, and how a stream is trimmed.
+
+use std::ops::RangeInclusive;
+
+use tarn_engine::value::StreamRef;
+use tarn_engine::value::stream::StreamId;
+use tarn_resp::{Args, Writer, parse_i64};
+
+use crate::error::CommandError;
+use crate::execute::parse;
+
+/// Entries of a node in Redis, of which `~` removes whole ones.
+const NODE_ENTRIES: usize = 100;
+/// Entries that `~` removes at most without a `LIMIT`.
+const LIMIT_DEFAULT: u64 = 100 * NODE_ENTRIES as u64;
+
+const INVALID_ID: CommandError =
+    CommandError::text("ERR Invalid stream ID specified as stream command argument");
+const INVALID_START: CommandError = CommandError::text("ERR invalid start ID for the interval");
+const INVALID_END: CommandError = CommandError::text("ERR invalid end ID for the interval");
+const TWO_STRATEGIES: CommandError =
+    CommandError::text("ERR syntax error, MAXLEN and MINID options at the same time are not compatible");
+const NO_STRATEGY: CommandError =
+    CommandError::text("ERR syntax error, LIMIT cannot be used without specifying a trimming strategy");
+const NOT_ABOUT: CommandError =
+    CommandError::text("ERR syntax error, LIMIT cannot be used without the special ~ option");
+const NEGATIVE_LENGTH: CommandError = CommandError::text("ERR The MAXLEN argument must be >= 0.");
+const NEGATIVE_LIMIT: CommandError = CommandError::text("ERR The LIMIT argument must be >= 0.");
+
+/// A 64-bit number as Redis reads one in an ID: as `strtoull` does where it is not canonical.
+fn number(text: &[u8]) -> Option<u64> {
+    if let Some(number) = parse_i64(text) {
+        return u64::try_from(number).ok();
+    }
+    let text = std::str::from_utf8(text).ok()?.trim_ascii_start();
+    let (is_negative, digits) = match text.strip_prefix(['-', '+']) {
+        Some(digits) => (text.starts_with('-'), digits),
+        None => (false, text),
+    };
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number: u64 = digits.parse().ok().filter(|_| is_number)?;
+    Some(if is_negative { number.wrapping_neg() } else { number })
+}
+
+/// The ID of a new entry, as `XADD` is told it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NewId {
+    /// `*`: one for now.
+    Auto,
+    /// `ms-*`: the next one of that millisecond.
+    AutoSeq(u64),
+    /// This one.
+    Given(StreamId),
+}
+
+/// An ID, of which the number within the millisecond may be missing.
+pub(super) fn id_or(text: &[u8], missing_seq: u64) -> Result<StreamId, CommandError> {
+    if text.len() > 127 {
+        return Err(INVALID_ID);
+    }
+    let (ms, seq) = match text.iter().position(|byte| *byte == b'-') {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    };
+    let seq = seq.map_or(Some(missing_seq), number);
+    Ok(StreamId::new(number(ms).ok_or(INVALID_ID)?, seq.ok_or(INVALID_ID)?))
+}
+
+/// An ID.
+pub(super) fn id(text: &[u8]) -> Result<StreamId, CommandError> {
+    id_or(text, 0)
+}
+
+/// The ID of a new entry.
+pub(super) fn new_id(text: &[u8]) -> Result<NewId, CommandError> {
+    if text == b"*" {
+        return Ok(NewId::Auto);
+    }
+    match text.strip_suffix(b"-*") {
+        Some(ms) if !ms.contains(&b'-') && text.len() <= 127 => {
+            number(ms).map(NewId::AutoSeq).ok_or(INVALID_ID)
+        }
+        _ => id(text).map(NewId::Given),
+    }
+}
+
+/// An end of an interval: an ID, `-` or `+`, and whether it is left out.
+fn bound(text: &[u8], missing_seq: u64) -> Result<(StreamId, bool), CommandError> {
+    match text {
+        b"-" => Ok((StreamId::MIN, false)),
+        b"+" => Ok((StreamId::MAX, false)),
+        [b'(', id @ ..] if !id.is_empty() => Ok((id_or(id, missing_seq)?, true)),
+        _ => Ok((id_or(text, missing_seq)?, false)),
+    }
+}
+
+/// Where an interval begins.
+pub(super) fn start(text: &[u8]) -> Result<StreamId, CommandError> {
+    match bound(text, 0)? {
+        (id, true) => id.next().ok_or(INVALID_START),
+        (id, false) => Ok(id),
+    }
+}
+
+/// Where an interval ends, which is in it.
+fn end(text: &[u8]) -> Result<StreamId, CommandError> {
+    match bound(text, u64::MAX)? {
+        (id, true) => id.previous().ok_or(INVALID_END),
+        (id, false) => Ok(id),
+    }
+}
+
+/// An interval.
+pub(super) fn interval(from: &[u8], to: &[u8]) -> Result<RangeInclusive<StreamId>, CommandError> {
+    Ok(start(from)?..=end(to)?)
+}
+
+/// Writes an ID.
+pub(super) fn write_id(reply: &mut Writer<'_>, id: StreamId) {
+    reply.bulk(id.to_string().as_bytes());
+}
+
+/// What a stream is trimmed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bound {
+    /// So many entries.
+    Length(u64),
+    /// Entries with this ID or greater ones.
+    Id(StreamId),
+}
+
+/// How a stream is trimmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Trim {
+    bound: Bound,
+    /// Whether it is enough to remove whole nodes, and how many entries at most; 0: no matter how many.
+    about: Option<u64>,
+}
+
+impl Trim {
+    /// The first entry that stays, as an ID below which all go, if any goes.
+    pub(super) fn below(&self, stream: StreamRef<'_>) -> Option<(usize, StreamId)> {
+        self.below_with(stream, None)
+    }
+
+    /// Whether the first entry of a new stream goes at once.
+    pub(super) fn takes_the_only(&self, id: StreamId) -> bool {
+        match self.bound {
+            Bound::Length(most) => most == 0,
+            Bound::Id(least) => id < least,
+        }
+    }
+
+    /// The same, where an entry with this ID is about to be added.
+    pub(super) fn below_with(
+        &self,
+        stream: StreamRef<'_>,
+        added: Option<StreamId>,
+    ) -> Option<(usize, StreamId)> {
+        let there = stream.len();
+        let len = there + usize::from(added.is_some());
+        let mut removed = match self.bound {
+            Bound::Length(most) => len.saturating_sub(usize::try_from(most).unwrap_or(usize::MAX)),
+            Bound::Id(least) => stream.rank(least) + usize::from(added.is_some_and(|added| added < least)),
+        };
+        if let Some(limit) = self.about {
+            let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+            removed = removed.min(limit);
+            // The last node, which may not be full, goes if all entries do.
+            if removed < len {
+                removed -= removed % NODE_ENTRIES;
+            }
+        }
+        if removed == 0 {
+            return None;
+        }
+        let stays = if removed < there { stream.nth(removed).map(|entry| entry.id) } else { None };
+        // Of what is there nothing stays.
+        let below = stays.or_else(|| match added {
+            Some(added) if removed == there => Some(added),
+            _ => added.or(stream.last().map(|last| last.id)).and_then(StreamId::next),
+        });
+        Some((removed, below.unwrap_or(StreamId::MAX)))
+    }
+}
+
+/// The options of `XADD` and `XTRIM`, and what stands behind them.
+pub(super) struct Options {
+    pub(super) trim: Option<Trim>,
+    pub(super) makes_stream: bool,
+    /// Where the fields of a new entry begin, and its ID.
+    pub(super) entry: Option<(usize, NewId)>,
+}
+
+/// Reads the options from the second argument on, and for `XADD` the ID.
+pub(super) fn options(args: Args<'_>, is_add: bool) -> Result<Options, CommandError> {
+    let (mut bound, mut is_about, mut limit) = (None, false, None);
+    let (mut makes_stream, mut entry) = (true, None);
+    let mut at = 2;
+    while at < args.len() {
+        let word = args.at(at);
+        let is = |option: &str| word.eq_ignore_ascii_case(option.as_bytes());
+        let more = args.len() - 1 - at;
+        if is_add && word == b"*" {
+            entry = Some((at + 1, NewId::Auto));
+            break;
+        }
+        if more > 0 && (is("maxlen") || is("minid")) {
+            if bound.is_some() {
+                return Err(TWO_STRATEGIES);
+            }
+            if more > 1 && matches!(args.at(at + 1), b"~" | b"=") {
+                is_about = args.at(at + 1) == b"~";
+                at += 1;
+            }
+            at += 1;
+            bound = Some(if is("maxlen") {
+                let length = parse::integer(args.at(at))?;
+                Bound::Length(u64::try_from(length).map_err(|_| NEGATIVE_LENGTH)?)
+            } else {
+                Bound::Id(id(args.at(at))?)
+            });
+        } else if more > 0 && is("limit") {
+            at += 1;
+            limit = Some(u64::try_from(parse::integer(args.at(at))?).map_err(|_| NEGATIVE_LIMIT)?);
+        } else if is_add && is("nomkstream") {
+            makes_stream = false;
+        } else if is_add {
+            entry = Some((at + 1, new_id(word)?));
+            break;
+        } else {
+            return Err(CommandError::Syntax);
+        }
+        at += 1;
+    }
+    match (bound, limit) {
+        (None, Some(limit)) if limit > 0 => return Err(NO_STRATEGY),
+        (None, _) if !is_add => return Err(CommandError::Syntax),
+        (_, Some(_)) if !is_about => return Err(NOT_ABOUT),
+        _ => {}
+    }
+    let about = is_about.then_some(limit.unwrap_or(LIMIT_DEFAULT));
+    Ok(Options { trim: bound.map(|bound| Trim { bound, about }), makes_stream, entry })
+}

@@ -1,0 +1,370 @@
+//! Consumer groups of streams: made, removed, moved, and what their consumers get and acknowledge.
+
+use tarn_engine::record::Change;
+use tarn_engine::value::StreamRef;
+use tarn_engine::value::stream::{Consumer, GroupRef, GroupState, Pending, StreamHead, StreamId, element};
+use tarn_resp::Args;
+
+use super::stream_args::{id, write_id};
+use super::streams::write_entry;
+use crate::error::{CommandError, printable};
+use crate::execute::command::{Command, Run, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
+
+const UPDATE: &[KeySpec] = &[KeySpec::range(2, 0, 1, &["RW", "update"])];
+const INSERT: &[KeySpec] = &[KeySpec::range(2, 0, 1, &["RW", "insert"])];
+const DELETE: &[KeySpec] = &[KeySpec::range(2, 0, 1, &["RW", "delete"])];
+const MAKE: Flags = Flags::WRITE.with(Flags::DENYOOM);
+
+/// The rows of this family.
+pub(super) const COMMANDS: &[Command] = &[
+    row("xack", -4, Flags::WRITE.with(Flags::FAST), "5.0.0", "Acknowledges entries of a group.", xack)
+        .keys(&[KeySpec::one(&["RW", "update"])])
+        .complexity("O(log N) for each entry"),
+    row("xgroup", -2, Flags::NONE, "5.0.0", "Manages consumer groups.", super::help::unknown_container)
+        .complexity("depends on the subcommand")
+        .subcommands(&[
+            sub("create", -5, MAKE, "5.0.0", "Makes a group.", create, INSERT).complexity("O(log N)"),
+            sub("createconsumer", 5, MAKE, "6.2.0", "Makes a consumer.", create_consumer, INSERT)
+                .complexity("O(log N)"),
+            sub("delconsumer", 5, Flags::WRITE, "5.0.0", "Removes a consumer.", remove_consumer, DELETE)
+                .complexity("O(N log M) with N being what is pending for the consumer"),
+            sub("destroy", 4, Flags::WRITE, "5.0.0", "Removes a group.", destroy, DELETE)
+                .complexity("O(log N); what is pending is freed elsewhere"),
+            row("help", 2, Flags::LOADING.with(Flags::STALE), "5.0.0", "Lists the subcommands.", help)
+                .categories(&["@stream"]),
+            sub("setid", -5, Flags::WRITE, "5.0.0", "Sets the last ID that was delivered.", set_id, UPDATE)
+                .complexity("O(log N)"),
+        ]),
+];
+
+const fn sub(
+    name: &'static str,
+    arity: i32,
+    flags: Flags,
+    since: &'static str,
+    summary: &'static str,
+    run: Run,
+    keys: &'static [KeySpec],
+) -> Command {
+    row(name, arity, flags, since, summary, run).keys(keys).categories(&["@stream"])
+}
+
+const HELP_TEXT: [&str; 17] = [
+    "XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CREATE <key> <groupname> <id|$> [option]",
+    "    Create a new consumer group. Options are:",
+    "    * MKSTREAM",
+    "      Create the empty stream if it does not exist.",
+    "    * ENTRIESREAD entries_read",
+    "      Set the group's entries_read counter (internal use).",
+    "CREATECONSUMER <key> <groupname> <consumer>",
+    "    Create a new consumer in the specified group.",
+    "DELCONSUMER <key> <groupname> <consumer>",
+    "    Remove the specified consumer.",
+    "DESTROY <key> <groupname>",
+    "    Remove the specified group.",
+    "SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]",
+    "    Set the current group ID and entries_read counter.",
+    "HELP",
+    "    Prints this help.",
+];
+
+fn help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    cx.reply.array(HELP_TEXT.len());
+    HELP_TEXT.iter().for_each(|line| cx.reply.simple(line));
+    Ok(())
+}
+
+const NO_STREAM: CommandError = CommandError::text(
+    "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the \
+     MKSTREAM option to create an empty stream automatically.",
+);
+
+/// The error that a group is missing.
+pub(super) fn no_group(key: &[u8], group: &[u8]) -> CommandError {
+    let (group, key) = (printable(group), printable(key));
+    CommandError::owned(format!("NOGROUP No such consumer group '{group}' for key name '{key}'"))
+}
+
+/// The error that a key or a group is missing.
+pub(super) fn no_key_or_group(key: &[u8], group: &[u8]) -> CommandError {
+    let (key, group) = (printable(key), printable(group));
+    CommandError::owned(format!("NOGROUP No such key '{key}' or consumer group '{group}'"))
+}
+
+/// Whether entries from this one on may have been removed that were not the first.
+pub(super) fn may_miss_some_from(stream: StreamRef<'_>, head: &StreamHead, from: StreamId) -> bool {
+    let deleted = head.max_deleted_id;
+    deleted != StreamId::MIN && from <= deleted && stream.first().is_some()
+}
+
+/// How many entries had been added up to this one, if that can be told.
+pub(super) fn ordinal_of(stream: StreamRef<'_>, head: &StreamHead, id: StreamId) -> Option<u64> {
+    let (len, added) = (stream.len() as u64, head.entries_added);
+    let first = stream.first().map_or(StreamId::MIN, |first| first.id);
+    if added == 0 {
+        return Some(0);
+    }
+    if len == 0 && id <= head.last_id {
+        return Some(added);
+    }
+    if id != StreamId::MIN && id < head.max_deleted_id {
+        return None;
+    }
+    if id >= head.last_id {
+        return (id == head.last_id).then_some(added);
+    }
+    let is_whole = head.max_deleted_id == StreamId::MIN || head.max_deleted_id < first;
+    match id.cmp(&first) {
+        std::cmp::Ordering::Less if is_whole => Some(added.saturating_sub(len)),
+        std::cmp::Ordering::Equal if is_whole => Some((added + 1).saturating_sub(len)),
+        _ => None,
+    }
+}
+
+/// How many entries a group has still to read, if that can be told.
+pub(super) fn lag_of(stream: StreamRef<'_>, head: &StreamHead, group: &GroupState) -> Option<i64> {
+    if head.entries_added == 0 {
+        return Some(0);
+    }
+    let is_known = !may_miss_some_from(stream, head, group.last_id);
+    let read = group.entries_read.filter(|_| is_known);
+    let read = read.or_else(|| ordinal_of(stream, head, group.last_id))?;
+    Some((head.entries_added as i64).wrapping_sub(read as i64))
+}
+
+/// Hands entries of a stream to a consumer of a group.
+pub(super) struct GroupReader<'c, 'a> {
+    key: &'a [u8],
+    stream: StreamRef<'c>,
+    head: StreamHead,
+    group: GroupRef<'c>,
+    state: GroupState,
+    consumer: &'a [u8],
+    /// Whether the consumer got something.
+    is_active: bool,
+}
+
+impl<'c, 'a: 'c> GroupReader<'c, 'a> {
+    pub(super) fn new(
+        key: &'a [u8],
+        stream: StreamRef<'c>,
+        group: GroupRef<'c>,
+        consumer: &'a [u8],
+    ) -> GroupReader<'c, 'a> {
+        let (head, state) = (stream.head(), group.state());
+        GroupReader { key, stream, head, group, state, consumer, is_active: false }
+    }
+
+    pub(super) fn is_of(&self, key: &[u8]) -> bool {
+        self.key == key
+    }
+
+    /// Whether there are entries that nobody of the group got.
+    pub(super) fn has_new(&self) -> bool {
+        self.stream.last().is_some_and(|last| last.id > self.state.last_id)
+    }
+
+    /// Replies with entries that nobody of the group got. They are pending from now on, unless they are to be
+    /// acknowledged at once.
+    pub(super) fn reply_new(&mut self, cx: &mut Context<'_, 'a>, count: usize, is_pending: bool) {
+        let deferred = cx.reply.defer(count.min(9));
+        let (now, mut len) = (cx.now(), 0);
+        let from = self.state.last_id.next().unwrap_or(StreamId::MAX);
+        for entry in self.stream.iter_from(from).take(count) {
+            let id = entry.id;
+            self.state.entries_read = match self.state.entries_read {
+                Some(read) if !may_miss_some_from(self.stream, &self.head, id) => Some(read + 1),
+                _ => ordinal_of(self.stream, &self.head, id),
+            };
+            self.state.last_id = id;
+            write_entry(&mut cx.reply, &entry);
+            if is_pending {
+                let consumer = self.consumer;
+                let pending = Pending { id, consumer, delivered: now, deliveries: 1 };
+                cx.write(self.key, element::put_pending(self.group.name(), &pending));
+            }
+            len += 1;
+        }
+        cx.reply.finish_array(deferred, len);
+        self.is_active |= len > 0;
+        cx.write(self.key, element::put_group(self.group.name(), &self.state));
+    }
+
+    /// Replies with entries behind an ID that are pending for the consumer.
+    pub(super) fn reply_history(&mut self, cx: &mut Context<'_, 'a>, behind: StreamId, count: usize) {
+        let deferred = cx.reply.defer(count.min(9));
+        let mut len = 0;
+        let from = behind.next();
+        let ids = from.into_iter().flat_map(|from| self.group.owned_from(self.consumer, from)).take(count);
+        for id in ids {
+            len += 1;
+            let Some(entry) = self.stream.get(id) else {
+                cx.reply.array(2);
+                write_id(&mut cx.reply, id);
+                cx.reply.null_array();
+                continue;
+            };
+            write_entry(&mut cx.reply, &entry);
+            if let Some(pending) = self.group.pending(id) {
+                let deliveries = pending.deliveries.saturating_add(1);
+                let pending = Pending { delivered: cx.now(), deliveries, ..pending };
+                cx.write(self.key, element::put_pending(self.group.name(), &pending));
+            }
+        }
+        cx.reply.finish_array(deferred, len);
+        self.is_active |= len > 0;
+    }
+
+    /// Notes that the consumer has asked for something.
+    pub(super) fn note_consumer(&self, cx: &mut Context<'_, 'a>) {
+        let known = self.group.consumer(self.consumer);
+        let now = cx.now();
+        let active = if self.is_active { Some(now) } else { known.and_then(|known| known.active) };
+        let consumer = Consumer { name: self.consumer, seen: now, active };
+        if known != Some(consumer) {
+            cx.write(self.key, element::put_consumer(self.group.name(), &consumer));
+        }
+    }
+}
+
+fn xack<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let (key, name) = (args.at(1), args.at(2));
+    let Some(group) = cx.stream(key)?.and_then(|stream| stream.group(name)) else {
+        cx.reply.integer(0);
+        return Ok(());
+    };
+    let mut ids = args.tail(3).iter().map(id).collect::<Result<Vec<_>, _>>()?;
+    if ids.len() > 1 {
+        ids.sort_unstable();
+        ids.dedup();
+    }
+    ids.retain(|id| group.pending(*id).is_some());
+    ids.iter().for_each(|id| cx.write(key, element::remove_pending(name, *id)));
+    cx.reply.integer(ids.len() as i64);
+    Ok(())
+}
+
+/// The options of `CREATE` and `SETID` behind the ID.
+struct Options {
+    makes_stream: bool,
+    entries_read: Option<u64>,
+}
+
+fn options(args: Args<'_>, subcommand: &str) -> Result<Options, CommandError> {
+    let mut options = Options { makes_stream: false, entries_read: None };
+    let mut at = 5;
+    while at < args.len() {
+        if subcommand == "create" && args.at(at).eq_ignore_ascii_case(b"mkstream") {
+            options.makes_stream = true;
+            at += 1;
+        } else if args.at(at).eq_ignore_ascii_case(b"entriesread") && at + 1 < args.len() {
+            let read = parse::integer(args.at(at + 1))?;
+            if read < -1 {
+                return Err(CommandError::text("ERR value for ENTRIESREAD must be positive or -1"));
+            }
+            options.entries_read = u64::try_from(read).ok();
+            at += 2;
+        } else {
+            return Err(CommandError::owned(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{}'. Try XGROUP HELP.",
+                printable(args.at(1))
+            )));
+        }
+    }
+    Ok(options)
+}
+
+fn create<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let Options { makes_stream, entries_read } = options(args, "create")?;
+    let (key, name) = (args.at(2), args.at(3));
+    let stream = cx.stream(key)?;
+    if stream.is_none() && !makes_stream {
+        return Err(NO_STREAM);
+    }
+    let last_id = match args.at(4) {
+        b"$" => stream.map_or(StreamId::MIN, |stream| stream.head().last_id),
+        given => id(given)?,
+    };
+    if stream.is_some_and(|stream| stream.group(name).is_some()) {
+        return Err(CommandError::text("BUSYGROUP Consumer Group name already exists"));
+    }
+    if stream.is_none() {
+        cx.write(key, element::put_head(&StreamHead::default()));
+    }
+    cx.write(key, element::put_group(name, &GroupState { last_id, entries_read }));
+    cx.reply.ok();
+    Ok(())
+}
+
+/// The stream and the group that a subcommand needs.
+fn found<'c>(
+    cx: &Context<'c, '_>,
+    key: &[u8],
+    name: &'c [u8],
+) -> Result<(StreamRef<'c>, GroupRef<'c>), CommandError> {
+    let stream = cx.stream(key)?.ok_or(NO_STREAM)?;
+    stream.group(name).map(|group| (stream, group)).ok_or_else(|| no_group(key, name))
+}
+
+fn set_id<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let Options { entries_read, .. } = options(args, "setid")?;
+    let (key, name) = (args.at(2), args.at(3));
+    let (stream, _) = found(cx, key, name)?;
+    let last_id = match args.at(4) {
+        b"$" => stream.head().last_id,
+        given => id(given)?,
+    };
+    cx.write(key, element::put_group(name, &GroupState { last_id, entries_read }));
+    cx.reply.ok();
+    Ok(())
+}
+
+fn destroy<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let (key, name) = (args.at(2), args.at(3));
+    let stream = cx.stream(key)?.ok_or(NO_STREAM)?;
+    let is_there = stream.group(name).is_some();
+    if is_there {
+        keep_head(cx, key, stream);
+        cx.write(key, Change::StreamGroupRemove { group: name.into() });
+    }
+    cx.reply.integer(is_there.into());
+    Ok(())
+}
+
+/// Gives a stream of which nothing else may be left a head.
+fn keep_head<'a>(cx: &mut Context<'_, 'a>, key: &'a [u8], stream: StreamRef<'_>) {
+    if stream.last().is_none() {
+        cx.write(key, element::put_head(&stream.head()));
+    }
+}
+
+fn create_consumer<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let (key, name, consumer) = (args.at(2), args.at(3), args.at(4));
+    let (_, group) = found(cx, key, name)?;
+    let is_new = group.consumer(consumer).is_none();
+    if is_new {
+        let consumer = Consumer { name: consumer, seen: cx.now(), active: None };
+        cx.write(key, element::put_consumer(name, &consumer));
+    }
+    cx.reply.integer(is_new.into());
+    Ok(())
+}
+
+fn remove_consumer<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let (key, name, consumer) = (args.at(2), args.at(3), args.at(4));
+    let (_, group) = found(cx, key, name)?;
+    let mut pending = 0;
+    if group.consumer(consumer).is_some() {
+        for id in group.owned_from(consumer, StreamId::MIN) {
+            cx.write(key, element::remove_pending(name, id));
+            pending += 1;
+        }
+        cx.write(key, element::remove_consumer(name, consumer));
+    }
+    cx.reply.integer(pending);
+    Ok(())
+}
