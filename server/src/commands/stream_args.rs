@@ -71,6 +71,15 @@ pub(super) fn id(text: &[u8]) -> Result<StreamId, CommandError> {
     id_or(text, 0)
 }
 
+/// An ID, or an end of all of them: `-` or `+`.
+pub(super) fn id_or_end(text: &[u8]) -> Result<StreamId, CommandError> {
+    match text {
+        b"-" => Ok(StreamId::MIN),
+        b"+" => Ok(StreamId::MAX),
+        text => id(text),
+    }
+}
+
 /// The ID of a new entry.
 pub(super) fn new_id(text: &[u8]) -> Result<NewId, CommandError> {
     if text == b"*" {
@@ -87,8 +96,7 @@ pub(super) fn new_id(text: &[u8]) -> Result<NewId, CommandError> {
 /// An end of an interval: an ID, `-` or `+`, and whether it is left out.
 fn bound(text: &[u8], missing_seq: u64) -> Result<(StreamId, bool), CommandError> {
     match text {
-        b"-" => Ok((StreamId::MIN, false)),
-        b"+" => Ok((StreamId::MAX, false)),
+        b"-" | b"+" => Ok((id_or_end(text)?, false)),
         [b'(', id @ ..] if !id.is_empty() => Ok((id_or(id, missing_seq)?, true)),
         _ => Ok((id_or(text, missing_seq)?, false)),
     }

@@ -5,7 +5,7 @@ use tarn_engine::value::StreamRef;
 use tarn_engine::value::stream::{Consumer, GroupRef, GroupState, Pending, StreamHead, StreamId, element};
 use tarn_resp::Args;
 
-use super::stream_args::{id, write_id};
+use super::stream_args::{id, id_or_end, write_id};
 use super::streams::write_entry;
 use crate::error::{CommandError, printable};
 use crate::execute::command::{Command, Run, row};
@@ -98,7 +98,7 @@ pub(super) fn no_key_or_group(key: &[u8], group: &[u8]) -> CommandError {
 /// Whether entries from this one on may have been removed that were not the first.
 pub(super) fn may_miss_some_from(stream: StreamRef<'_>, head: &StreamHead, from: StreamId) -> bool {
     let deleted = head.max_deleted_id;
-    deleted != StreamId::MIN && from <= deleted && stream.first().is_some()
+    deleted != StreamId::MIN && from <= deleted && stream.first().is_some_and(|first| first.id <= deleted)
 }
 
 /// How many entries had been added up to this one, if that can be told.
@@ -110,9 +110,6 @@ pub(super) fn ordinal_of(stream: StreamRef<'_>, head: &StreamHead, id: StreamId)
     }
     if len == 0 && id <= head.last_id {
         return Some(added);
-    }
-    if id != StreamId::MIN && id < head.max_deleted_id {
-        return None;
     }
     if id >= head.last_id {
         return (id == head.last_id).then_some(added);
@@ -144,7 +141,8 @@ pub(super) struct GroupReader<'c, 'a> {
     group: GroupRef<'c>,
     state: GroupState,
     consumer: &'a [u8],
-    /// Whether the consumer got something.
+    /// Whether the consumer was replied anything, and whether it got something.
+    is_asked: bool,
     is_active: bool,
 }
 
@@ -156,7 +154,7 @@ impl<'c, 'a: 'c> GroupReader<'c, 'a> {
         consumer: &'a [u8],
     ) -> GroupReader<'c, 'a> {
         let (head, state) = (stream.head(), group.state());
-        GroupReader { key, stream, head, group, state, consumer, is_active: false }
+        GroupReader { key, stream, head, group, state, consumer, is_asked: false, is_active: false }
     }
 
     pub(super) fn is_of(&self, key: &[u8]) -> bool {
@@ -190,7 +188,7 @@ impl<'c, 'a: 'c> GroupReader<'c, 'a> {
             len += 1;
         }
         cx.reply.finish_array(deferred, len);
-        self.is_active |= len > 0;
+        (self.is_asked, self.is_active) = (true, self.is_active || len > 0);
         cx.write(self.key, element::put_group(self.group.name(), &self.state));
     }
 
@@ -216,11 +214,14 @@ impl<'c, 'a: 'c> GroupReader<'c, 'a> {
             }
         }
         cx.reply.finish_array(deferred, len);
-        self.is_active |= len > 0;
+        (self.is_asked, self.is_active) = (true, self.is_active || len > 0);
     }
 
-    /// Notes that the consumer has asked for something.
+    /// Notes when the consumer has asked for something: as in Redis 7.0, if there was something.
     pub(super) fn note_consumer(&self, cx: &mut Context<'_, 'a>) {
+        if !self.is_asked {
+            return;
+        }
         let known = self.group.consumer(self.consumer);
         let now = cx.now();
         let active = if self.is_active { Some(now) } else { known.and_then(|known| known.active) };
@@ -316,7 +317,7 @@ fn set_id<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     let (stream, _) = found(cx, key, name)?;
     let last_id = match args.at(4) {
         b"$" => stream.head().last_id,
-        given => id(given)?,
+        given => id_or_end(given)?,
     };
     cx.write(key, element::put_group(name, &GroupState { last_id, entries_read }));
     cx.reply.ok();

@@ -252,11 +252,6 @@ fn xsetid<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     let key = args.at(1);
     let stream = cx.stream(key)?.ok_or(CommandError::NoSuchKey)?;
     let head = stream.head();
-    if last_id < head.max_deleted_id {
-        return Err(CommandError::text(
-            "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id",
-        ));
-    }
     if stream.last().is_some_and(|last| last_id < last.id) {
         return Err(CommandError::text(
             "ERR The ID specified in XSETID is smaller than the target stream top item",

@@ -260,25 +260,20 @@ fn xreadgroup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
     for (key, from) in reading.streams() {
         let found = stream(cx, key)?.and_then(|(_, stream)| Some((stream, stream.group(group)?)));
         let Some((stream, found)) = found else { continue };
-        let known = readers.iter().position(|reader| reader.is_of(key)).unwrap_or_else(|| {
-            readers.push(GroupReader::new(key, stream, found, consumer));
-            readers.len() - 1
-        });
-        let reader = &mut readers[known];
+        let known = readers.iter().position(|reader| reader.is_of(key)).map(|at| readers.swap_remove(at));
+        let mut reader = known.unwrap_or_else(|| GroupReader::new(key, stream, found, consumer));
         let is_new = from == b">";
-        if is_new && !reader.has_new() {
-            continue;
+        if !is_new || reader.has_new() {
+            replied += 1;
+            write_key(&mut cx.reply, key);
+            match is_new {
+                true => reader.reply_new(cx, reading.count, !reading.acknowledges),
+                false => reader.reply_history(cx, id(from)?, reading.count),
+            }
         }
-        replied += 1;
-        write_key(&mut cx.reply, key);
-        match is_new {
-            true => reader.reply_new(cx, reading.count, !reading.acknowledges),
-            false => reader.reply_history(cx, id(from)?, reading.count),
-        }
+        readers.push(reader);
     }
-    if replied > 0 || !cx.client.waits {
-        readers.iter().for_each(|reader| reader.note_consumer(cx));
-    }
+    readers.iter().for_each(|reader| reader.note_consumer(cx));
     if replied > 0 {
         match cx.reply.protocol() {
             Protocol::Resp2 => cx.reply.finish_array(outer, replied),
