@@ -13,13 +13,16 @@ use std::time::Duration;
 use histories::*;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tarn_engine::Engine;
 use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions};
 use tarn_engine::compactor::{CompactionOptions, Scope};
 use tarn_engine::io::{Clock, Crash, SimDisk, SimOptions, SystemClock};
 use tarn_engine::log::{Group, LogOptions, SyncMode};
-use tarn_engine::record::{Batch, Change, Lsn, Side, Write};
+use tarn_engine::record::{Batch, Change, Kind, Lsn, Side, Write};
 use tarn_engine::renewal::{Renewal, Step};
+use tarn_engine::session::Access;
+use tarn_engine::value::stream::{GroupState, Pending, StreamHead, StreamId, element};
+use tarn_engine::value::{ImageBuilder, ValueRef};
+use tarn_engine::{Engine, KeyHash};
 
 /// Counts of what the histories did, so that a test can say that it was enough.
 #[derive(Debug, Default)]
@@ -303,6 +306,93 @@ fn push(store: &Store, db: u8, element: &str) {
     let change = Change::ListPush { side: Side::Front, element: element.as_bytes().to_vec().into() };
     let write = Write::Key { db, key: b"list".into(), change };
     store.engine.close_gate().commit(&Batch::from_iter([write]), &mut Group::new()).unwrap();
+}
+
+/// The image of a stream of so many entries, of which some are pending.
+fn stream_image(entries: u64, rng: &mut SmallRng) -> Change<'static> {
+    let mut image = ImageBuilder::new(Kind::Stream);
+    let mut push = |change| match change {
+        Change::StreamPut { name, value } => image.push_field(&name, &value),
+        other => panic!("{other:?} is no put"),
+    };
+    push(element::put_head(&StreamHead { entries_added: entries, ..StreamHead::default() }));
+    push(element::put_group(b"g0", &GroupState { last_id: StreamId::MAX, entries_read: None }));
+    for number in 0..entries {
+        let id = StreamId::new(number, 0);
+        push(element::put_entry(id, number + 1, [(&b"field"[..], &b"value"[..])].into_iter()));
+        if rng.random_bool(0.2) {
+            let consumer = [b'c', b'0' + rng.random_range(0..3u8)];
+            let pending = Pending { id, consumer: &consumer, delivered: number, deliveries: 1 };
+            push(element::put_pending(b"g0", &pending));
+        }
+    }
+    Change::Image {
+        kind: Kind::Stream,
+        elements: image.finish().into(),
+        expiry: Some(NOW + 1_000),
+        sticky: false,
+    }
+}
+
+#[test]
+fn a_large_stream_is_renewed_while_clients_append_and_trim() {
+    for seed in tarn_engine::io::seeds(tarn_engine::io::seed_count(8)) {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let (disk, mut options) = (SimDisk::new(seed, SimOptions::default()), small_files());
+        options.file_bytes = 20_000;
+        let store = Store::open(&disk, &options).unwrap();
+        let entries = rng.random_range(200..3_000);
+        commit(&store, "k", stream_image(entries, &mut rng));
+        let (mut last, mut trimmed) = (entries, 0);
+        let mut renewal = Renewal::begin(store.engine.store(), 0, b"k", rng.random_range(20..3_000)).unwrap();
+        let end = loop {
+            match renewal.step() {
+                Step::Goes(_) => {}
+                end => break end,
+            }
+            for _ in 0..rng.random_range(0..4) {
+                let change = match rng.random_range(0..10) {
+                    0..5 => {
+                        last += 1;
+                        element::put_entry(StreamId::new(last, 0), last, std::iter::empty())
+                    }
+                    5 => {
+                        trimmed += rng.random_range(0..entries / 20);
+                        Change::StreamTrim { below: StreamId::new(trimmed, 0) }
+                    }
+                    6 if rng.random_bool(0.02) => Change::StreamGroupRemove { group: b"g0"[..].into() },
+                    // Anywhere, passed already or not.
+                    _ => stream_change(last as u16, &mut rng),
+                };
+                commit(&store, "k", change);
+            }
+        };
+        assert_eq!(end, Step::Ended, "seed {seed}");
+        drop(renewal);
+        let live = {
+            let session = store.engine.enter(0);
+            let latched = session.latch_places(&[(0, KeyHash::of(b"k"))], Access::Read, NOW);
+            let ValueRef::Stream(stream) = latched.get(0, b"k").unwrap().value() else { panic!("a stream") };
+            stream.elements().count()
+        };
+        let before = contents_of(&store.engine);
+        for _ in 0..3 {
+            fill_on(&store);
+            for file in store.files() {
+                store.engine.compactor().compact_files(store.engine.store(), &[file]).unwrap();
+            }
+        }
+        let Store { engine, _background, log, .. } = store;
+        drop((engine, _background));
+        log.close().unwrap();
+        let disk = disk.crash(Crash::Kill, seed, SimOptions::default());
+        // The elements, the expiry, the two ends of the renewal.
+        let kept = records_of(&disk, &options, "k");
+        assert!((live..=live + 3).contains(&kept), "seed {seed}: {kept} records of {live} elements are kept");
+        let after = contents_of(&Store::open(&disk, &options).unwrap().engine);
+        let of_key = |all: &Contents| all[0].iter().find(|(key, _)| key == "k").cloned();
+        assert!(of_key(&after) == of_key(&before), "seed {seed}");
+    }
 }
 
 #[test]

@@ -366,6 +366,7 @@ mod tests {
     use crate::record::{Change, Kind, Side, Stamped};
     use crate::table::latch::AtomicU64;
     use crate::table::{KeyRef, Retired};
+    use crate::value::stream::{Pending, StreamId, element};
     use crate::value::{ImageBuilder, ValueRef, elements_of};
 
     /// A view that has seen what was written at 1.
@@ -396,6 +397,11 @@ mod tests {
         Change::Put { value: value.into(), expiry: None }
     }
 
+    /// An entry of a stream.
+    fn entry(number: u64, text: &[u8]) -> Change<'static> {
+        element::put_entry(StreamId::new(number, 0), number, [(text, text)].into_iter())
+    }
+
     /// A collection of so many elements.
     fn image(kind: Kind, elements: usize) -> Change<'static> {
         let mut image = ImageBuilder::new(kind);
@@ -404,6 +410,11 @@ mod tests {
             match kind {
                 Kind::Hash => image.push_field(&name, b"value"),
                 Kind::ZSet => image.push_scored(&name, 1.0),
+                Kind::Stream => {
+                    if let Change::StreamPut { name, value } = entry(number as u64, &name) {
+                        image.push_field(&name, &value);
+                    }
+                }
                 _ => image.push_element(&name),
             }
         }
@@ -446,6 +457,16 @@ mod tests {
         let hash =
             [Change::HashPut { field: name(), value: b"other".into() }, Change::HashRemove { field: name() }];
         let zset = [Change::ZSetPut { member: name(), score: 2.0 }, Change::ZSetRemove { member: name() }];
+        let pending = Pending { id: StreamId::MIN, consumer: b"c", delivered: 1, deliveries: 1 };
+        let stream = [
+            entry(1, b"other"),
+            entry(u64::MAX, b"more"),
+            element::remove_entry(StreamId::new(3, 0)),
+            element::put_pending(b"g", &pending),
+            Change::StreamTrim { below: StreamId::new(4, 0) },
+            Change::StreamTrim { below: StreamId::new(4_900, 0) },
+            Change::StreamTrim { below: StreamId::MAX },
+        ];
         let string = [Change::Patch { offset: 1, bytes: b"patch".into() }];
         let all = || [put(b"other".to_vec()), Change::Expire(Some(9)), Change::Delete];
         // One allocation, and nodes or chunks.
@@ -455,6 +476,7 @@ mod tests {
             (Kind::Set, &set[..]),
             (Kind::Hash, &hash[..]),
             (Kind::ZSet, &zset[..]),
+            (Kind::Stream, &stream[..]),
         ];
         for ((kind, changes), elements) in cases.iter().flat_map(|case| [(*case, 5), (*case, 5000)]) {
             for write in changes.iter().cloned().chain(all()) {

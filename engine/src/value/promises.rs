@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 use super::chunks::{CHUNK_BYTES, Chunks};
 use super::nodes::Nodes;
+use super::stream::{Pending, StreamHead, StreamId, element};
 use super::string::WHOLE_BYTES_MAX;
 use super::{Scanned, ValueRef, elements_of};
 use crate::record::{Change, Lsn, Side};
@@ -52,6 +53,20 @@ fn list_of_len(len: usize) -> Entry {
     entry.unwrap()
 }
 
+/// An entry of a stream with one field, as a sensor or a queue appends it.
+fn put_entry(number: usize) -> Change<'static> {
+    let id = StreamId::new(1_700_000_000_000 + number as u64, 0);
+    let value = format!("value:{number}");
+    element::put_entry(id, number as u64 + 1, [(&b"field"[..], value.as_bytes())].into_iter())
+}
+
+fn stream_of_len(len: usize) -> Entry {
+    let mut entry = None;
+    apply(&mut entry, &element::put_head(&StreamHead::default()));
+    (0..len).for_each(|number| apply(&mut entry, &put_entry(number)));
+    entry.unwrap()
+}
+
 fn addresses(entry: &Entry) -> HashSet<usize> {
     match entry.nodes().unwrap() {
         Nodes::String(chunks) => chunks.nodes().into_keys().collect(),
@@ -66,7 +81,9 @@ fn addresses(entry: &Entry) -> HashSet<usize> {
 #[test]
 fn a_write_leaves_a_clone_as_it_was_and_copies_only_its_paths() {
     let value = cow(b"another value");
-    let cases: [(Entry, Vec<Change<'_>>, usize); 3] = [
+    let id = |number: u64| StreamId::new(1_700_000_000_000 + number, 0);
+    let pending = Pending { id: id(3), consumer: b"c", delivered: 1, deliveries: 1 };
+    let cases: [(Entry, Vec<Change<'_>>, usize); 4] = [
         (
             hash_of_len(20_000),
             vec![
@@ -96,6 +113,19 @@ fn a_write_leaves_a_clone_as_it_was_and_copies_only_its_paths() {
                 Change::ListPop { side: Side::Back, count: 1 },
             ],
             5,
+        ),
+        (
+            stream_of_len(20_000),
+            vec![
+                put_entry(20_000),
+                element::put_entry(id(777), 7, std::iter::empty()),
+                element::remove_entry(id(4_321)),
+                element::put_pending(b"group", &pending),
+                Change::StreamTrim { below: id(1) },
+                // Whole leaves and branches go, with no look at them.
+                Change::StreamTrim { below: id(12_345) },
+            ],
+            6,
         ),
     ];
     for (entry, changes, copied_max) in cases {
@@ -302,6 +332,12 @@ fn large_collections_cost_less_than_half_as_much_again_as_their_bytes() {
     let raw: usize = (0..len).map(|number| format!("field:{number}").len() + 32).sum();
     let overhead = hash.bytes() - raw - 9 * len;
     assert!(overhead * 100 <= raw * 40, "a hash of {raw} bytes has {overhead} over its Lsns and lengths");
+    let stream = stream_of_len(len);
+    println!("a stream of {len} small entries has {} bytes an entry", stream.bytes() as f64 / len as f64);
+    // The Lsn, the ID, and seven bytes of lengths, tag, ordinal and number of fields.
+    let raw: usize =
+        (0..len).map(|number| "field".len() + format!("value:{number}").len() + 6 + 16 + 9).sum();
+    assert!(stream.bytes() * 100 <= raw * 112, "a stream of {raw} bytes has {}", stream.bytes());
     let list = list_of_len(len);
     let raw: usize = (0..len).map(|number| format!("element:{number}").len()).sum();
     assert!(list.bytes() * 100 <= raw * 115, "a list of {raw} bytes has {}", list.bytes());
