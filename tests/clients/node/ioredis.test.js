@@ -155,3 +155,67 @@ test("a client comes back after the server closed its connection", LIMIT, async 
   assert.equal(await other.set("k", "v"), "OK");
   await other.quit();
 });
+
+test("a stream: entries, ranges and what it tells of itself", LIMIT, async () => {
+  assert.equal(await client.xadd("s", "NOMKSTREAM", "*", "a", "1"), null);
+  assert.equal(await client.xadd("s", "1-1", "a", "1", "b", ""), "1-1");
+  assert.equal(await client.xadd("s", "1-*", Buffer.from([0, 255]), "2"), "1-2");
+  await assert.rejects(client.xadd("s", "1-2", "a", "1"), /^ReplyError: ERR The ID specified in XADD is equal or smaller/);
+  assert.match(await client.xadd("s", "MAXLEN", "~", 1000, "*", "c", "3"), /^\d{13}-0$/);
+  assert.deepEqual((await client.xrange("s", "-", "+", "COUNT", 1)), [["1-1", ["a", "1", "b", ""]]]);
+  assert.deepEqual((await client.xrangeBuffer("s", "(1-1", "1"))[0][1], [Buffer.from([0, 255]), Buffer.from("2")]);
+  assert.deepEqual((await client.xrevrange("s", "1", "-")).map(([id]) => id), ["1-2", "1-1"]);
+  assert.equal(await client.xdel("s", "1-1", "7-7"), 1);
+  const told = await client.xinfo("STREAM", "s");
+  const field = (name) => told[told.indexOf(name) + 1];
+  assert.deepEqual([field("length"), field("max-deleted-entry-id"), field("entries-added")], [2, "1-1", 3]);
+  assert.equal(field("first-entry")[0], "1-2");
+  assert.equal(await client.xtrim("s", "MINID", "2"), 1);
+  assert.deepEqual(await client.pipeline().xlen("s").type("s").xlen("nobody").exec(), [[null, 1], [null, "stream"], [null, 0]]);
+  assert.equal(await client.xsetid("s", `${Date.now() + 1000}-7`), "OK");
+  await client.set("k", "v");
+  await assert.rejects(client.xadd("k", "*", "a", "1"), /^ReplyError: WRONGTYPE/);
+});
+
+test("those who read a stream and wait all get what comes", LIMIT, async () => {
+  const waiting = [client.duplicate(), client.duplicate()];
+  const replies = waiting.map((one) => one.xread("BLOCK", 20_000, "STREAMS", "s", "t", "$", "$"));
+  await until("they wait", async () => (await blocked()) === 2);
+  await client.multi().xadd("t", "1-1", "a", "1").xadd("t", "1-2", "a", "2").exec();
+  const wanted = [["t", [["1-1", ["a", "1"]], ["1-2", ["a", "2"]]]]];
+  assert.deepEqual(await Promise.all(replies), [wanted, wanted]);
+  assert.equal(await waiting[0].xread("BLOCK", 20, "STREAMS", "s", "$"), null);
+  await Promise.all(waiting.map((one) => one.quit()));
+});
+
+test("a group gives each entry to one of its consumers, until somebody claims it", LIMIT, async () => {
+  assert.equal(await client.xgroup("CREATE", "s", "g", "$", "MKSTREAM"), "OK");
+  await assert.rejects(client.xgroup("CREATE", "s", "g", "$"), /^ReplyError: BUSYGROUP/);
+  await assert.rejects(client.xreadgroup("GROUP", "no", "a", "STREAMS", "s", ">"), /^ReplyError: NOGROUP/);
+  const waiting = [client.duplicate(), client.duplicate()];
+  const replies = [];
+  for (const [at, one] of waiting.entries()) {
+    replies.push(one.xreadgroup("GROUP", "g", `c${at}`, "COUNT", 1, "BLOCK", 20_000, "STREAMS", "s", ">"));
+    await until("it waits", async () => (await blocked()) === at + 1);
+  }
+  for (const id of ["1-1", "1-2", "1-3"]) await client.xadd("s", id, "a", "1");
+  const got = (await Promise.all(replies)).map(([[, [[id]]]]) => id);
+  assert.deepEqual(got, ["1-1", "1-2"]);
+  assert.deepEqual(await client.xpending("s", "g"), [2, "1-1", "1-2", [["c0", "1"], ["c1", "1"]]]);
+  const [[id, consumer, idle, times]] = await client.xpending("s", "g", "-", "+", 10, "c1");
+  assert.deepEqual([id, consumer, idle >= 0, times], ["1-2", "c1", true, 1]);
+  assert.deepEqual(await client.xclaim("s", "g", "c0", 0, "1-2", "JUSTID"), ["1-2"]);
+  assert.deepEqual(await client.xautoclaim("s", "g", "c1", 0, "0", "COUNT", 1), ["1-2", [["1-1", ["a", "1"]]], []]);
+  assert.equal(await client.xack("s", "g", "1-1", "1-2", "1-3"), 2);
+  const groups = await client.xinfo("GROUPS", "s");
+  assert.deepEqual(groups[0], ["name", "g", "consumers", 2, "pending", 0, "last-delivered-id", "1-2", "entries-read", 2, "lag", 1]);
+  assert.equal(await client.xgroup("DELCONSUMER", "s", "g", "c0"), 0);
+  const lost = waiting[0].xreadgroup("GROUP", "g", "c1", "BLOCK", 20_000, "STREAMS", "s", "t", ">", ">");
+  await assert.rejects(lost, /^ReplyError: NOGROUP/);
+  assert.equal(await client.xgroup("SETID", "s", "g", "$"), "OK");
+  const ended = waiting[0].xreadgroup("GROUP", "g", "c1", "BLOCK", 20_000, "STREAMS", "s", ">");
+  await until("it waits", async () => (await blocked()) === 1);
+  await client.del("s");
+  await assert.rejects(ended, /^ReplyError: UNBLOCKED the stream key no longer exists|^ReplyError: NOGROUP/);
+  await Promise.all(waiting.map((one) => one.quit()));
+});

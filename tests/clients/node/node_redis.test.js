@@ -120,5 +120,60 @@ for (const RESP of [2, 3]) {
       assert.deepEqual((await replies).map((one) => one.element).sort(), ["1", "2", "3", "4"]);
       pool.destroy();
     });
+
+    test("a stream keeps its entries in their order", async () => {
+      assert.equal(await client.xAdd("s", "1-1", { a: "1", b: "" }), "1-1");
+      assert.equal(await client.xAdd("s", "1-*", { c: "2" }, { TRIM: { strategy: "MAXLEN", strategyModifier: "=", threshold: 10 } }), "1-2");
+      const entries = await client.xRange("s", "-", "+");
+      assert.deepEqual(entries.map(({ id, message }) => [id, { ...message }]), [["1-1", { a: "1", b: "" }], ["1-2", { c: "2" }]]);
+      assert.deepEqual((await client.xRevRange("s", "+", "-", { COUNT: 1 })).map(({ id }) => id), ["1-2"]);
+      assert.equal(await client.xDel("s", "1-1"), 1);
+      const told = await client.xInfoStream("s");
+      assert.deepEqual([told.length, told["last-generated-id"], told["first-entry"].id], [1, "1-2", "1-2"]);
+      assert.equal(told["recorded-first-entry-id"], "1-2");
+      assert.equal(await client.xTrim("s", "MAXLEN", 0), 1);
+      assert.equal(await client.xLen("s"), 0);
+      assert.equal((await client.xInfoStream("s"))["first-entry"], null);
+      await assert.rejects(client.xInfoStream("nobody"), /ERR no such key/);
+    });
+
+    test("a pool's connections read a group beside each other and acknowledge", async () => {
+      assert.equal(await client.xGroupCreate("s", "g", "0", { MKSTREAM: true }), "OK");
+      const pool = await createClientPool({ url, RESP }, { minimum: 1, maximum: 8 }).connect();
+      const seen = [];
+      const consume = async (name) => {
+        for (;;) {
+          const reply = await pool.xReadGroup("g", name, { key: "s", id: ">" }, { COUNT: 7, BLOCK: 10_000 });
+          // node-redis has its own form in RESP2 alone.
+          const messages = RESP === 2 ? reply[0].messages.map(({ id, message }) => [id, message.n]) : reply.s.map(([id, [, n]]) => [id, n]);
+          if (messages.some(([, n]) => n === "end")) return;
+          seen.push(...messages.map(([, n]) => Number(n)));
+          await pool.xAck("s", "g", messages.map(([id]) => id));
+        }
+      };
+      const consumers = [0, 1, 2, 3].map((at) => consume(`c${at}`));
+      await until("all wait", async () => /blocked_clients:4/.test(await client.info("clients")));
+      for (let n = 0; n < 500; n++) await client.xAdd("s", "*", { n: `${n}` });
+      await until("all have come", () => seen.length >= 500);
+      await until("all wait", async () => /blocked_clients:4/.test(await client.info("clients")));
+      assert.deepEqual(seen.sort((one, two) => one - two), Array.from({ length: 500 }, (_, n) => n));
+      assert.equal((await client.xPending("s", "g")).pending, 0);
+      for (const left of [4, 3, 2, 1]) {
+        await until("so many wait", async () => new RegExp(`blocked_clients:${left}`).test(await client.info("clients")));
+        await client.xAdd("s", "*", { n: "end" });
+      }
+      await Promise.all(consumers);
+      const pending = await client.xPendingRange("s", "g", "-", "+", 10);
+      assert.deepEqual(pending.map(({ consumer, deliveriesCounter }) => [consumer, deliveriesCounter]).sort(), [0, 1, 2, 3].map((at) => [`c${at}`, 1]));
+      const claimed = await client.xAutoClaim("s", "g", "heir", 0, "0-0");
+      assert.deepEqual([claimed.nextId, claimed.messages.map(({ message }) => message.n)], ["0-0", ["end", "end", "end", "end"]]);
+      const consumersTold = await client.xInfoConsumers("s", "g");
+      assert.deepEqual(consumersTold.map(({ name, pending: of }) => [name, of]), [["c0", 0], ["c1", 0], ["c2", 0], ["c3", 0], ["heir", 4]]);
+      const [group] = await client.xInfoGroups("s");
+      assert.deepEqual([group.name, group.pending, group["entries-read"], group.lag], ["g", 4, 504, 0]);
+      assert.equal(await client.xGroupDelConsumer("s", "g", "heir"), 4);
+      assert.equal(await client.xGroupDestroy("s", "g"), 1);
+      pool.destroy();
+    });
   });
 }

@@ -1,4 +1,4 @@
-// Socket.IO on two servers that reach each other's clients through the database alone, by both of its adapters.
+// Socket.IO on two servers that reach each other's clients through the database alone, by all of its adapters.
 "use strict";
 
 const assert = require("node:assert/strict");
@@ -7,6 +7,7 @@ const { once } = require("node:events");
 const { after, before, describe, test } = require("node:test");
 const { createAdapter, createShardedAdapter } = require("@socket.io/redis-adapter");
 const { Emitter } = require("@socket.io/redis-emitter");
+const { createAdapter: createStreamsAdapter } = require("@socket.io/redis-streams-adapter");
 const { Redis } = require("ioredis");
 const { createClient } = require("redis");
 const { Server } = require("socket.io");
@@ -27,13 +28,21 @@ const LIBRARIES = {
   },
 };
 
-const ADAPTERS = { classic: createAdapter, sharded: createShardedAdapter };
+/** Waits are short: a reader of a stream ends with its last one. */
+const STREAMS = { blockTimeInMs: 50 };
+
+const ADAPTERS = {
+  classic: createAdapter,
+  sharded: createShardedAdapter,
+  streams: (client) => createStreamsAdapter(client, STREAMS),
+  "many streams": (client) => createStreamsAdapter(client, { ...STREAMS, streamCount: 3, useShardedPubSub: true }),
+};
 
 /** A Socket.IO server: clients say `join` to enter a room. */
-async function serve(port, library, adapt) {
+async function serve(port, library, adapt, options = {}) {
   const { publisher, subscriber, close } = await LIBRARIES[library](port);
   const http = createServer();
-  const server = new Server(http, { adapter: adapt(publisher, subscriber) });
+  const server = new Server(http, { adapter: adapt(publisher, subscriber), ...options });
   server.on("connection", (socket) => {
     socket.on("join", async (room, done) => {
       await socket.join(room);
@@ -49,6 +58,16 @@ async function serve(port, library, adapt) {
   return { server, url: `http://127.0.0.1:${http.address().port}`, end };
 }
 
+/** Ends the servers, then the database: readers of streams go on for a while, and would look for a lost database. */
+async function endAll(servers, database) {
+  for (const { end } of servers ?? []) await end();
+  if (!database) return;
+  const inspector = new Redis(database.port);
+  await until("all have left", async () => /connected_clients:1\r/.test(await inspector.info("clients")));
+  await inspector.quit();
+  await database.stop();
+}
+
 async function connect(url) {
   const client = io(url, { transports: ["websocket"], reconnection: false, forceNew: true });
   await once(client, "connect", { signal: AbortSignal.timeout(10_000) });
@@ -60,6 +79,16 @@ function recorded(client, event) {
   const seen = [];
   client.on(event, (...values) => seen.push(values.length === 1 ? values[0] : values));
   return seen;
+}
+
+/** Waits until an event of the server comes at all clients: who reads a stream from its end misses what came before. */
+async function heard(server, clients) {
+  const left = new Set(clients);
+  clients.forEach((client) => client.once("hear", () => left.delete(client)));
+  await until("all hear", () => {
+    server.emit("hear");
+    return left.size === 0;
+  });
 }
 
 const VARIANTS = Object.keys(ADAPTERS).flatMap((adapter) => Object.keys(LIBRARIES).map((library) => [adapter, library]));
@@ -76,11 +105,11 @@ for (const [adapter, library] of VARIANTS) {
       for (const { server } of servers) {
         await until("the servers know of each other", async () => (await server.fetchSockets()).length === 4);
       }
+      await heard(servers[0].server, clients);
     });
     after(async () => {
       clients?.forEach((client) => client.disconnect());
-      for (const server of servers ?? []) await server.end();
-      await database?.stop();
+      await endAll(servers, database);
     });
 
     test("an event of one server reaches the clients of both, in its order", async () => {
@@ -145,5 +174,40 @@ for (const [adapter, library] of VARIANTS) {
         publisher.disconnect();
       });
     }
+  });
+}
+
+for (const library of Object.keys(LIBRARIES)) {
+  test(`a client that was away gets from a stream what it missed, on another server, over ${library}`, { timeout: 20_000 }, async () => {
+    const database = await start();
+    const options = { connectionStateRecovery: {} };
+    const servers = [];
+    for (const _ of [0, 1]) servers.push(await serve(database.port, library, ADAPTERS.streams, options));
+    const client = io(servers[0].url, { transports: ["websocket"], reconnection: false, forceNew: true });
+    await once(client, "connect", { signal: AbortSignal.timeout(10_000) });
+    await client.emitWithAck("join", "red");
+    const seen = recorded(client, "count");
+    await heard(servers[0].server, [client]);
+    client.io.engine.close();
+    const sessions = () => servers[0].server.of("/").sockets.size;
+    await until("it is gone", () => sessions() === 0);
+    const inspector = new Redis(database.port);
+    await until("its session is kept", async () => (await inspector.keys("sio:session:*")).length === 1);
+    // More than one XRANGE of the adapter fetches.
+    for (let number = 1; number <= 250; number++) servers[number % 2].server.to("red").emit("count", number);
+    servers[0].server.to("blue").emit("count", "not for it");
+    await until("all are in the stream", async () => (await inspector.xlen("socket.io")) > 251);
+    client.io.uri = servers[1].url;
+    client.connect();
+    await once(client, "connect", { signal: AbortSignal.timeout(10_000) });
+    assert.equal(client.recovered, true);
+    await until("all have come", () => seen.length >= 250);
+    const came = seen.map(([number]) => number);
+    assert.deepEqual(came.filter((number) => number % 2 === 0), Array.from({ length: 125 }, (_, at) => 2 * at + 2));
+    assert.deepEqual(came.filter((number) => number % 2 === 1), Array.from({ length: 125 }, (_, at) => 2 * at + 1));
+    assert.ok(client.active);
+    inspector.disconnect();
+    client.disconnect();
+    await endAll(servers, database);
   });
 }
