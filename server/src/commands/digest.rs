@@ -91,7 +91,7 @@ pub fn of_entry(entry: &Entry, with_key: bool) -> Digest {
         // In the order of IDs: the digest of a stream is that of its entries, as in Redis.
         ValueRef::Stream(stream) => {
             for entry in stream.iter_from(StreamId::MIN) {
-                digest.mix(entry.id.to_string().as_bytes());
+                digest.mix(format!("{}.{}", entry.id.ms, entry.id.seq).as_bytes());
                 for (field, value) in entry.fields.iter() {
                     digest.mix(field);
                     digest.mix(value);

@@ -60,7 +60,6 @@ struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     fn parse(cx: &Context<'_, 'a>, args: Args<'a>, is_group: bool) -> Result<Reading<'a>, CommandError> {
-        let command = if is_group { "XREADGROUP" } else { "XREAD" };
         let mut reading =
             Reading { args, count: usize::MAX, block: None, group: None, acknowledges: false, keys: 0..0 };
         let only_of_groups = |option: &str| {
@@ -73,6 +72,12 @@ impl<'a> Reading<'a> {
             let is = |option: &str| args.at(at).eq_ignore_ascii_case(option.as_bytes());
             let more = args.len() - at - 1;
             if more > 0 && is("block") {
+                if cx.client.runs_script {
+                    return Err(CommandError::owned(format!(
+                        "ERR {} command is not allowed with BLOCK option from scripts",
+                        printable(args.at(0))
+                    )));
+                }
                 at += 1;
                 reading.block = Some(timeout(args.at(at), cx.now())?);
             } else if more > 0 && is("count") {
@@ -84,12 +89,10 @@ impl<'a> Reading<'a> {
             } else if more > 0 && is("streams") {
                 let keys = more / 2;
                 if more % 2 == 1 {
-                    let last = if is_group { "'>'" } else { "'$'" };
-                    return Err(CommandError::owned(format!(
-                        "ERR Unbalanced '{}' list of streams: for each stream key an ID or {last} must be \
+                    return Err(CommandError::text(
+                        "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be \
                          specified.",
-                        command.to_lowercase()
-                    )));
+                    ));
                 }
                 reading.keys = at + 1..at + 1 + keys;
                 break;

@@ -28,7 +28,8 @@ pub(super) const NO_TLS: Home =
     Home::Inert("TLS is there at sql-port only, by tls-cert-file and tls-key-file");
 const NO_EVICTION: Home = Home::Inert("keys are not evicted");
 pub(super) const NO_DEFRAG: Home = Home::Inert("there is no active defragmentation");
-pub(super) const NO_STREAMS: Home = Home::Inert("there are no streams yet");
+const OWN_NODES: Home = Home::Inert("entries of streams stand in nodes of Tarn's own size");
+pub(super) const NO_IDEMPOTENCE: Home = Home::Inert("there is no idempotent XADD yet");
 const NO_SYSLOG: Home = Home::Inert("there is no syslog");
 const NO_ACL: Home = Home::Inert("access control lists are not there yet");
 const PROCESS: Home = Home::Inert("the process leaves this to the operating system");
@@ -121,8 +122,8 @@ pub(super) static FOREIGN: &[D] = &[
         .does("yes"),
     inert("jemalloc-bg-thread", BIT, "yes", PROCESS),
     inert("hll-sparse-max-bytes", BYTES, "3000", Home::Inert("there are no HyperLogLogs yet")),
-    inert("stream-node-max-bytes", BYTES, "4096", NO_STREAMS),
-    inert("stream-node-max-entries", int(0, i64::MAX), "100", NO_STREAMS),
+    inert("stream-node-max-bytes", BYTES, "4096", OWN_NODES),
+    inert("stream-node-max-entries", int(0, i64::MAX), "100", OWN_NODES),
 
     // Process.
     fixed("syslog-enabled", BIT, "no",

@@ -82,6 +82,8 @@ pub struct Client {
     pub watching: Watching,
     /// Whether a transaction runs: commands that would wait answer as if their time were over.
     pub denies_waiting: bool,
+    /// Whether a script runs, of which its commands are.
+    pub runs_script: bool,
     /// The checkpoint that its `SAVE` waits for.
     pub save: Option<Ticket>,
     /// The file that its `CONFIG REWRITE` waits for.
@@ -135,6 +137,7 @@ impl Client {
             transaction: None,
             watching: Watching::default(),
             denies_waiting: false,
+            runs_script: false,
             save: None,
             rewrite: None,
             job: None,

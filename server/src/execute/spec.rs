@@ -249,7 +249,8 @@ impl KeySpec {
                 let last = if last >= 0 {
                     first + last as usize
                 } else if limit > 1 {
-                    first + (args.len().saturating_sub(first)) / limit
+                    let part = args.len().saturating_sub(first) / limit;
+                    (first as i64 + part as i64 + i64::from(last)).max(0) as usize
                 } else {
                     (args.len() as i64 + i64::from(last)).max(0) as usize
                 };

@@ -279,7 +279,7 @@ impl Executor<'_> {
         out: &mut Vec<u8>,
     ) -> Option<Ended> {
         let (db, denies_waiting) = (client.db, client.denies_waiting);
-        client.denies_waiting = true;
+        (client.denies_waiting, client.runs_script) = (true, true);
         let start = out.len();
         let mut reply = Writer::new(out, client.protocol).limited(client.reply_end_max);
         let mut caller = Caller {
@@ -313,7 +313,7 @@ impl Executor<'_> {
             Err(Failure::Error { message, place }) => Some(told(&message, name, place)),
             Err(Failure::Aborted { place }) => Some(told(wanted.killed().as_bytes(), name, place)),
         };
-        client.denies_waiting = denies_waiting;
+        (client.denies_waiting, client.runs_script) = (denies_waiting, false);
         if client.db != db {
             client.select(db);
         }
