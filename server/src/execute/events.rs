@@ -283,10 +283,6 @@ fn publications(classes: EventClasses, event: &str, db: u8, key: &[u8]) -> impl 
 /// Tells that a key has expired and was deleted as `lsn`.
 pub(crate) fn tell_expired(server: &Shared, db: u8, key: &[u8], lsn: Lsn) {
     server.tell_changed(&[key], lsn);
-    if server.blocking.waiting() > 0 {
-        // Who waits for entries on behalf of a group is told that there is no stream any more.
-        server.blocking.postpone(std::iter::once((db, key.into())));
-    }
     let Some(classes) = server.live.event_classes() else { return };
     if classes.has(EventClasses::EXPIRED) {
         for Publication { kind, channel, payload } in publications(classes, "expired", db, key) {
