@@ -103,6 +103,7 @@ fn categories(Row { group, command, .. }: Row) -> Vec<&'static str> {
         "set" => "@set",
         "sorted-set" => "@sortedset",
         "hash" => "@hash",
+        "stream" => "@stream",
         "connection" => "@connection",
         "generic" if command.categories.is_empty() => "@keyspace",
         _ => "",

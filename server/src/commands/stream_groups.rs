@@ -33,8 +33,7 @@ pub(super) const COMMANDS: &[Command] = &[
                 .complexity("O(N log M) with N being what is pending for the consumer"),
             sub("destroy", 4, Flags::WRITE, "5.0.0", "Removes a group.", destroy, DELETE)
                 .complexity("O(log N); what is pending is freed elsewhere"),
-            row("help", 2, Flags::LOADING.with(Flags::STALE), "5.0.0", "Lists the subcommands.", help)
-                .categories(&["@stream"]),
+            row("help", 2, Flags::LOADING.with(Flags::STALE), "5.0.0", "Lists the subcommands.", help),
             sub("setid", -5, Flags::WRITE, "5.0.0", "Sets the last ID that was delivered.", set_id, UPDATE)
                 .complexity("O(log N)"),
         ]),
@@ -49,7 +48,7 @@ const fn sub(
     run: Run,
     keys: &'static [KeySpec],
 ) -> Command {
-    row(name, arity, flags, since, summary, run).keys(keys).categories(&["@stream"])
+    row(name, arity, flags, since, summary, run).keys(keys)
 }
 
 const HELP_TEXT: [&str; 17] = [

@@ -26,17 +26,13 @@ pub(super) const COMMANDS: &[Command] =
         .subcommands(&[
             row("consumers", 4, Flags::READONLY, "5.0.0", "Describes the consumers of a group.", consumers)
                 .keys(KEY)
-                .categories(&["@stream"])
                 .complexity("O(N) with N being the number of consumers"),
             row("groups", 3, Flags::READONLY, "5.0.0", "Describes the groups of a stream.", groups)
                 .keys(KEY)
-                .categories(&["@stream"])
                 .complexity("O(N) with N being the number of groups"),
-            row("help", 2, Flags::LOADING.with(Flags::STALE), "5.0.0", "Lists the subcommands.", help)
-                .categories(&["@stream"]),
+            row("help", 2, Flags::LOADING.with(Flags::STALE), "5.0.0", "Lists the subcommands.", help),
             row("stream", -3, Flags::READONLY, "5.0.0", "Describes a stream.", stream)
                 .keys(KEY)
-                .categories(&["@stream"])
                 .complexity("O(log N), and with FULL as much as is shown"),
         ])];
 
