@@ -4,9 +4,15 @@ import os
 import pathlib
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
+
+# redis-py takes hiredis if it finds it. Without this variable it shall read replies by itself; programs that tests start take it.
+if "TARN_HIREDIS" not in os.environ:
+    sys.modules["hiredis"] = None
+
 import redis
 
 START_LIMIT_SECONDS = 30
@@ -35,9 +41,19 @@ class Server:
         program = binary()
         command = [program] if pathlib.Path(program).name.startswith("redis") else [program, "serve"]
         command += ["--port", str(self.port), "--dir", str(folder), "--save", "", "--loglevel", "warning"]
+        self.command = command + list(options)
         self.output = open(folder / "output", "w+")
-        self.child = subprocess.Popen(command + list(options), stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.STDOUT)
+        self.start()
+
+    def start(self):
+        self.child = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.STDOUT)
         self.wait_until_it_answers()
+
+    def kill_and_start(self):
+        """Kills the server, which cannot prepare for it, and starts it again with the same port, folder and options."""
+        self.child.kill()
+        self.child.wait()
+        self.start()
 
     def wait_until_it_answers(self):
         started = time.monotonic()

@@ -1,4 +1,4 @@
-"""Programs above redis-py: locks (pottery), limiters of rates (limits), caches (cachelib, Django), task queues (huey, dramatiq, RQ)."""
+"""Programs above redis-py: locks (pottery), limiters of rates (limits), caches (cachelib, Django), task queues (huey, dramatiq, RQ, SAQ)."""
 
 import os
 import pathlib
@@ -273,39 +273,140 @@ def test_dramatiq_runs_actors_retries_them_and_returns_results(tmp_path, url, mo
         end(worker)
 
 
-def test_rq_without_streams_runs_jobs_keeps_failures_and_repeats_them(tmp_path, url, monkeypatch):
-    source = "def add(one, two):\n    return one + two\n\n\ndef fail():\n    raise ValueError('on purpose')\n"
-    worker = run(tmp_path, "rq_tasks", source, "-m", "rq.cli", "worker", "--url", url, "--with-scheduler", "high", "low", url=url)
+RQ = """
+import os
+import redis
+import rq
+
+def add(one, two):
+    return one + two
+
+def fail():
+    raise ValueError("on purpose")
+
+def count(name):
+    return redis.Redis.from_url(os.environ["TARN_URL"]).incr(name)
+
+def fail_twice():
+    if count("tries") < 3:
+        return rq.Retry(max=3)
+    return "third"
+"""
+
+
+def test_rq_runs_jobs_keeps_their_results_in_streams_and_repeats_them(tmp_path, url, monkeypatch):
+    worker = run(tmp_path, "rq_tasks", RQ, "-m", "rq.cli", "worker", "--url", url, "--with-scheduler", "high", "low", url=url)
     try:
         import datetime
 
         import rq
-        from rq.job import JobStatus
+        from rq.results import Result
 
         tasks = module(tmp_path, "rq_tasks", monkeypatch, url)
         client = redis.Redis.from_url(url)
         high, low = rq.Queue("high", connection=client), rq.Queue("low", connection=client)
 
-        def finished(job):
-            started = time.monotonic()
-            # RQ stores the result of a job after its state.
-            while job.get_status() != JobStatus.FAILED and job.result is None:
-                assert time.monotonic() - started < LIMIT_SECONDS, f"{job.get_status()}: {(tmp_path / 'worker.log').read_text()}"
-                threading.Event().wait(0.01)
-            return job
+        def result(job):
+            latest = job.latest_result(timeout=LIMIT_SECONDS)
+            assert latest, f"{job.get_status()}: {(tmp_path / 'worker.log').read_text()}"
+            return latest
 
         jobs = [low.enqueue(tasks.add, number, 1) for number in range(5)]
-        assert [finished(job).result for job in jobs] == [1, 2, 3, 4, 5]
+        assert [result(job).return_value for job in jobs] == [1, 2, 3, 4, 5]
+        assert client.type(Result.get_key(jobs[0].id)) == b"stream" and 400 < client.ttl(Result.get_key(jobs[0].id)) <= 500
         after = high.enqueue(tasks.add, 1, 1, depends_on=[low.enqueue(tasks.add, 1, 2)])
-        assert finished(after).result == 2
-        failed = finished(high.enqueue(tasks.fail))
-        while failed.exc_info is None:
-            failed.refresh()
-        assert failed.get_status() == JobStatus.FAILED and "on purpose" in failed.exc_info
+        assert result(after).return_value == 2
+        failed = high.enqueue(tasks.fail)
+        assert result(failed).type == Result.Type.FAILED and "on purpose" in result(failed).exc_string
         assert failed.id in high.failed_job_registry
-        later = low.enqueue_in(datetime.timedelta(seconds=1), tasks.add, 20, 1)
-        assert later.id in low.scheduled_job_registry
-        assert finished(later).result == 21
+        retried = low.enqueue(tasks.fail_twice)
+        repeated = low.enqueue(tasks.count, "turns", repeat=rq.Repeat(times=12))
+        last = low.enqueue_in(datetime.timedelta(seconds=1), tasks.add, 20, 1)
+        assert last.id in low.scheduled_job_registry
+        assert result(last).return_value == 21
+        started = time.monotonic()
+        while (retried.return_value(refresh=True), repeated.return_value(refresh=True)) != ("third", 13):
+            assert time.monotonic() - started < LIMIT_SECONDS, (tmp_path / "worker.log").read_text()
+            threading.Event().wait(0.01)
+        assert [one.type for one in retried.results()] == [Result.Type.SUCCESSFUL, Result.Type.RETRIED, Result.Type.RETRIED]
+        # RQ keeps about ten results of a job, which are all 13 here, the last first.
+        assert [one.return_value for one in repeated.results()] == list(range(13, 0, -1))
         assert len(rq.Worker.all(connection=client)) == 1
+        failed.delete()
+        assert not client.exists(Result.get_key(failed.id))
     finally:
         end(worker)
+
+
+def test_saq_runs_jobs_together_later_again_and_ends_them(url):
+    import asyncio
+
+    import saq
+
+    tries = []
+
+    async def add(_, *, one, two):
+        return one + two
+
+    async def fail_twice(_):
+        tries.append(1)
+        if len(tries) < 3:
+            raise ValueError(len(tries))
+        return len(tries)
+
+    async def fail(_):
+        raise ValueError("on purpose")
+
+    async def sleep(_):
+        await asyncio.sleep(LIMIT_SECONDS * 10)
+
+    ticked = asyncio.Event()
+
+    async def tick(_):
+        ticked.set()
+
+    async def use(queue):
+        # Workers begin with a sweep, which ends jobs that have just been taken and are not yet marked as active.
+        while not await queue.redis.exists("saq:default:sweep"):
+            await asyncio.sleep(0.01)
+        assert await queue.map("add", [{"one": number, "two": 1} for number in range(100)], poll_interval=0.01) == list(range(1, 101))
+        assert await queue.apply("fail_twice", retries=3, poll_interval=0.01) == 3
+        with pytest.raises(saq.queue.JobError, match="on purpose"):
+            await queue.apply("fail", poll_interval=0.01)
+        due = int(time.time()) + 1
+        later = await queue.enqueue("add", one=20, two=1, scheduled=due, key="later")
+        assert await queue.enqueue("add", one=1, two=1, key="later") is None, "a key is there once"
+        assert await queue.count("incomplete") >= 1
+        # It listens to what becomes of the job.
+        await later.refresh(LIMIT_SECONDS)
+        assert later.result == 21 and later.started >= due * 1000
+        long = await queue.enqueue("sleep", timeout=0)
+        while long.status != saq.Status.ACTIVE:
+            await long.refresh()
+        await long.abort("enough")
+        while long.status != saq.Status.ABORTED:
+            await long.refresh()
+        assert long.error == "enough"
+        await ticked.wait()
+        told = await queue.info(jobs=True)
+        assert (told["queued"], told["active"], len(told["workers"])) == (0, 0, 2)
+
+    async def both():
+        queues = [saq.Queue.from_url(url) for _ in range(3)]
+        for queue in queues:
+            await queue.connect()
+        crons = [saq.CronJob(tick, cron="* * * * * */1")]
+        timers = {"schedule": 1, "abort": 0.05, "worker_info": 1}
+        functions = [(one.__name__, one) for one in (add, fail_twice, fail, sleep)]
+        workers = [saq.Worker(queue, functions=functions, cron_jobs=crons, timers=timers, concurrency=4) for queue in queues[:2]]
+        running = [asyncio.create_task(worker.start()) for worker in workers]
+        try:
+            await asyncio.wait_for(use(queues[2]), LIMIT_SECONDS)
+        finally:
+            for worker in workers:
+                await worker.stop()
+            await asyncio.gather(*running, return_exceptions=True)
+            for queue in queues:
+                await queue.disconnect()
+
+    asyncio.run(both())
