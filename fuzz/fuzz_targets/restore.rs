@@ -20,9 +20,10 @@ use tarn_engine::table::KeyHash;
 use tarn_rdb::{crc64, payload};
 use tarn_server::persist::rdb::{ChangeBuilder, rdb_kind, value_len, write_value};
 
-/// A length that a payload only tells must not be allocated: beyond this the process is aborted.
+/// A length that a payload only tells must not be allocated: beyond this the process is aborted. Names that
+/// the entries of a stream share become 128 times as much.
 #[global_allocator]
-static ALLOCATOR: Cap<std::alloc::System> = Cap::new(std::alloc::System, 256 << 20);
+static ALLOCATOR: Cap<std::alloc::System> = Cap::new(std::alloc::System, 1 << 30);
 
 /// The version of RDB that the footer tells.
 const VERSION: u16 = 9;

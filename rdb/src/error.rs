@@ -82,7 +82,7 @@ pub enum Damage {
     /// A string has another form.
     #[error("no string begins with {0:#04x}")]
     StringForm(u8),
-    /// A string is longer than a key can hold.
+    /// A string, or an entry of a stream, is longer than a key or an element can be.
     #[error("a string of {0} bytes is longer than 512 MiB")]
     StringTooLong(u64),
     /// A compressed string does not unpack to the right length.
@@ -116,6 +116,13 @@ pub enum Damage {
     /// A node of a list has no bytes.
     #[error("a node of a list is empty")]
     EmptyNode,
+    /// A stream contradicts itself.
+    #[error("a stream makes no sense: {0}")]
+    Stream(&'static str),
+    /// The names that entries of a stream share, or what is pending in a group, would take more memory than
+    /// the bytes in the file are worth.
+    #[error("a stream repeats its names in more than {0} times its bytes")]
+    Repeats(u64),
     /// A document is not one string.
     #[error("a part of a JSON document is of kind {0}: it is one string, 5, and the end, 0")]
     Document(u64),

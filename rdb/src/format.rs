@@ -18,6 +18,9 @@ pub(crate) const VERSION_WITH_CHECKSUM: u16 = 5;
 /// Longest string, decompressed: the limit of a Tarn key.
 pub const STRING_BYTES_MAX: u64 = 512 << 20;
 
+/// Longest node of a stream, decompressed: a listpack says its length in so many bits.
+pub(crate) const NODE_BYTES_MAX: u64 = u32::MAX as u64;
+
 /// Opcodes: they come before a key, or instead of one.
 pub(crate) mod op {
     /// Valkey, in clusters: a slot's number, keys and expiries.
@@ -69,6 +72,8 @@ pub enum Kind {
     ZSet,
     /// Fields with values.
     Hash,
+    /// Entries with IDs, and groups that read them.
+    Stream,
     /// The text of a JSON document, which Redis holds by its module RedisJSON 2 alone.
     Json,
 }
@@ -97,6 +102,8 @@ pub(crate) enum Encoding {
     Quicklist,
     /// A count, then nodes: a number for the kind, then a string that is an element or a listpack.
     Quicklist2,
+    /// Nodes with entries, a head, groups; in the form of Redis 5 (1), 7.0 (2) or 7.2 (3).
+    Stream(u8),
     /// The number of RedisJSON's type; then, as the parts of a module's data, one string and the end.
     Json,
 }
@@ -113,8 +120,6 @@ pub(crate) enum Form {
 /// Values that Tarn cannot hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Foreign {
-    /// A stream, in the form of Redis 5 (1), 7.0 (2) or 7.2 (3).
-    Stream(u8),
     /// A value of a module that only the module can read.
     Module,
     /// A value of a module, of the type with this number, whose parts name their kinds.
@@ -153,8 +158,8 @@ pub(crate) fn module_name(id: u64) -> String {
     (0..9).map(|index| char::from(CHARACTERS[(id >> (58 - 6 * index) & 0x3f) as usize])).collect()
 }
 
-/// Type 0 … 5 and 7: how values are written.
-pub(crate) const fn plain_type(kind: Kind) -> u8 {
+/// The types in which values are written: 0 … 5, 7, and for streams 15, or 19 where a version has it.
+pub(crate) const fn written_type(kind: Kind, version: u16) -> u8 {
     match kind {
         Kind::String => 0,
         Kind::List => 1,
@@ -162,6 +167,8 @@ pub(crate) const fn plain_type(kind: Kind) -> u8 {
         Kind::Hash => 4,
         Kind::ZSet => 5,
         Kind::Json => 7,
+        Kind::Stream if version >= VERSION_WITH_FUNCTIONS => 19,
+        Kind::Stream => 15,
     }
 }
 
@@ -182,13 +189,13 @@ impl Type {
             12 => Encoding::Blob(Kind::ZSet, Form::Ziplist),
             13 => Encoding::Blob(Kind::Hash, Form::Ziplist),
             14 => Encoding::Quicklist,
-            15 => return Some(Type::Foreign(Foreign::Stream(1))),
+            15 => Encoding::Stream(1),
             16 => Encoding::Blob(Kind::Hash, Form::Listpack),
             17 => Encoding::Blob(Kind::ZSet, Form::Listpack),
             18 => Encoding::Quicklist2,
-            19 => return Some(Type::Foreign(Foreign::Stream(2))),
+            19 => Encoding::Stream(2),
             20 => Encoding::Blob(Kind::Set, Form::Listpack),
-            21 => return Some(Type::Foreign(Foreign::Stream(3))),
+            21 => Encoding::Stream(3),
             _ => return None,
         }))
     }
@@ -201,6 +208,7 @@ impl Encoding {
             Encoding::Plain(kind) | Encoding::Blob(kind, _) => kind,
             Encoding::ZSetAscii | Encoding::ZSetBinary => Kind::ZSet,
             Encoding::Quicklist | Encoding::Quicklist2 => Kind::List,
+            Encoding::Stream(_) => Kind::Stream,
             Encoding::Json => Kind::Json,
         }
     }

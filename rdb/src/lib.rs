@@ -1,8 +1,8 @@
-//! Redis's RDB format: reading every version from 1 to 11, writing version 9.
+//! Redis's RDB format: reading every version from 1 to 11, writing versions 9 and 10.
 //!
 //! ```text
 //!   dump.rdb ──> Reader ──next_key──> Head: database, expiry, kind     key, then
-//!                       └─read_value─> Visitor: string, elements, fields, scored members
+//!                       └─read_value─> Visitor: string, elements, fields, scored members, parts of a stream
 //!
 //!   Writer ──begin_database, begin_value──> ValueWriter ──element by element──> finish ──> dump.rdb
 //! ```
@@ -12,7 +12,8 @@
 //!
 //! No file makes the reader panic, wait for ever, or hold more than the bytes that have arrived: a length is
 //! believed only as far as there are bytes for it. Only decompression makes more of them, at most 88 times as
-//! much of one string.
+//! much of one string. Names that parts of a stream share are told in no more than 128 times its bytes,
+//! beside two megabytes.
 //!
 //! ```
 //! use tarn_rdb::{Head, Kind, Reader, Unsupported, Visitor, Writer};
@@ -54,6 +55,7 @@ mod reader;
 mod sink;
 mod skip;
 mod source;
+pub mod stream;
 mod value;
 mod visitor;
 mod writer;

@@ -28,8 +28,14 @@ impl Names {
 
     /// True if the name is new.
     pub(crate) fn is_first(&mut self, name: &[u8]) -> bool {
+        self.is_first_of(0, name)
+    }
+
+    /// True if the name is new among those of this scope.
+    pub(crate) fn is_first_of(&mut self, scope: u64, name: &[u8]) -> bool {
         let bits = [0, 1].map(|index| {
             let mut hasher = self.seeds[index].build_hasher();
+            hasher.write_u64(scope);
             hasher.write(name);
             hasher.finish()
         });
@@ -54,6 +60,7 @@ mod tests {
             }
             assert!(!names.is_first(b"7"));
             assert!(names.is_first(b"") && !names.is_first(b""));
+            assert!(names.is_first_of(1, b"7") && !names.is_first_of(1, b"7") && names.is_first_of(2, b"7"));
             names.clear();
             assert!(names.seen.capacity() <= KEPT_MAX);
         }

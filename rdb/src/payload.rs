@@ -6,7 +6,7 @@
 
 use crate::crc::crc64;
 use crate::error::{Damage, ReadError};
-use crate::format::{Kind, Type, VERSION_READ_MAX, VERSION_WRITTEN, plain_type};
+use crate::format::{Kind, Type, VERSION_READ_MAX, VERSION_WITH_FUNCTIONS, VERSION_WRITTEN, written_type};
 use crate::reader;
 use crate::sink::{Sink, ValueWriter};
 use crate::source::{BUFFER_BYTES, Source, damaged};
@@ -37,7 +37,7 @@ pub enum PayloadError {
 }
 
 /// Reads a payload; how many elements the value has, 1 for a string, 0 for an empty collection, which is no
-/// value.
+/// value. A stream counts 1 more than it has entries.
 pub fn read(payload: &[u8], visitor: &mut dyn Visitor) -> Result<u64, PayloadError> {
     Ok(read_body(body(payload)?, visitor)?)
 }
@@ -70,7 +70,8 @@ fn read_body(body: &[u8], visitor: &mut dyn Visitor) -> Result<u64, ReadError> {
     if source.is_at_end()? { Ok(count) } else { Err(ReadError::Trailing { offset: source.offset() }) }
 }
 
-/// The payload of a value of `len` elements, 1 for a string, which `write` writes and finishes.
+/// The payload of a value of `len` elements, 1 for a string, which `write` writes and finishes. A stream
+/// counts 1 more than it has entries; it is written as Redis 7.0 does, all else as Redis 5.
 ///
 /// Panics if `len` is 0: there are no empty collections.
 pub fn write(
@@ -79,10 +80,11 @@ pub fn write(
     write: impl FnOnce(ValueWriter<'_, Vec<u8>>) -> std::io::Result<()>,
 ) -> Vec<u8> {
     let mut sink = Sink::new(Vec::new());
+    let version = if kind == Kind::Stream { VERSION_WITH_FUNCTIONS } else { VERSION_WRITTEN };
     let written = (|| {
-        sink.bytes(&[plain_type(kind)])?;
-        write(ValueWriter::begin(&mut sink, kind, len)?)?;
-        sink.bytes(&VERSION_WRITTEN.to_le_bytes())?;
+        sink.bytes(&[written_type(kind, version)])?;
+        write(ValueWriter::begin(&mut sink, kind, version, len)?)?;
+        sink.bytes(&version.to_le_bytes())?;
         sink.finish()
     })();
     written.expect("a vector takes whatever is written to it")

@@ -18,7 +18,7 @@ use std::io::Read;
 /// The number of bytes of a key that an error shows.
 const KEY_SHOWN_BYTES: usize = 64;
 
-/// The treatment of keys that Tarn cannot hold: streams, and values of modules.
+/// The treatment of keys that Tarn cannot hold: values of modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsupported {
     /// The file is refused at the first one.
@@ -44,8 +44,6 @@ pub struct Head {
 pub struct Skipped {
     /// Keys that hold an empty collection, which no Redis means to write and every Redis leaves out.
     pub empty: u64,
-    /// Streams.
-    pub streams: u64,
     /// Values of modules.
     pub modules: u64,
     /// Data of modules that belongs to no key.
@@ -161,7 +159,8 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    /// Reads the value of the key that `next_key` found last; how many elements it has, 1 for a string.
+    /// Reads the value of the key that `next_key` found last; how many elements it has, 1 for a string. A
+    /// stream counts 1 more than it has entries.
     ///
     /// 0 says that the key is to be left out: the collection is empty, which is counted. So is a value that
     /// was read before.
@@ -225,10 +224,6 @@ impl<R: Read> Reader<R> {
 
     fn skip_foreign(&mut self, foreign: Foreign, offset: u64, number: u8) -> Result<(), ReadError> {
         match (foreign, self.unsupported) {
-            (Foreign::Stream(form), Unsupported::Skip) => {
-                skip::stream(&mut self.source, form)?;
-                self.skipped.streams += 1;
-            }
             (Foreign::Module2(_), Unsupported::Skip) => {
                 skip::module_parts(&mut self.source)?;
                 self.skipped.modules += 1;
@@ -277,7 +272,6 @@ pub(crate) fn refuse<R: Read>(
 ) -> ReadError {
     let of_module = |id| format!("a value of the module type {}", module_name(id));
     let what = match foreign {
-        Foreign::Stream(_) => "a stream".to_owned(),
         Foreign::Module2(id) => of_module(id),
         Foreign::Module => match source.number() {
             Ok(id) => of_module(id),

@@ -109,25 +109,32 @@ fn small_number(string: &[u8]) -> Option<i32> {
 /// Writes one value, element by element.
 #[must_use = "a value is whole when it is finished"]
 pub struct ValueWriter<'w, W> {
-    sink: &'w mut Sink<W>,
+    pub(crate) sink: &'w mut Sink<W>,
     kind: Kind,
+    /// The version of the file or payload.
+    pub(crate) version: u16,
     /// The number of elements that have to come yet.
     left: u64,
 }
 
 impl<'w, W: Write> ValueWriter<'w, W> {
     /// Begins a value, after its type and key. A string is a value of one element.
-    pub(crate) fn begin(sink: &'w mut Sink<W>, kind: Kind, len: u64) -> io::Result<ValueWriter<'w, W>> {
+    pub(crate) fn begin(
+        sink: &'w mut Sink<W>,
+        kind: Kind,
+        version: u16,
+        len: u64,
+    ) -> io::Result<ValueWriter<'w, W>> {
         assert!(len > 0 && (!kind.is_string() || len == 1), "a value has elements, a string is one");
         match kind {
-            Kind::String => {}
+            Kind::String | Kind::Stream => {}
             Kind::Json => {
                 sink.number(REJSON)?;
                 sink.number(module_op::STRING)?;
             }
             _ => sink.number(len)?,
         }
-        Ok(ValueWriter { sink, kind, left: len })
+        Ok(ValueWriter { sink, kind, version, left: len })
     }
 
     /// The string itself, the text of a document, the next element of a list, or a member of a set.
@@ -175,5 +182,20 @@ impl<'w, W: Write> ValueWriter<'w, W> {
     fn count(&mut self, fits: bool) {
         assert!(fits && self.left > 0, "elements are of the value's kind and as many as it was begun with");
         self.left -= 1;
+    }
+
+    /// All entries of a stream come, and so many groups follow.
+    pub(crate) fn count_entries(&mut self, entries: u64, groups: u64) {
+        assert!(
+            self.kind == Kind::Stream && self.left == entries + 1,
+            "a stream has as many entries as it was begun with"
+        );
+        self.left = groups;
+    }
+
+    /// A part of a stream comes, which says how many parts follow because of it.
+    pub(crate) fn count_part(&mut self, following: u64) {
+        self.count(self.kind == Kind::Stream);
+        self.left += following;
     }
 }

@@ -1,49 +1,9 @@
-//! Skips the values that Tarn cannot hold: streams, and the data of modules and functions.
+//! Skips what Tarn cannot hold: the data of modules, and functions in an early form.
 
 use crate::error::{Damage, ReadError};
 use crate::format::module_op;
 use crate::source::{Source, damaged};
 use std::io::Read;
-
-const STREAM: &str = "a stream";
-const ID_BYTES: u64 = 16;
-const TIME_BYTES: u64 = 8;
-
-/// Passes over a stream, in the form of Redis 5 (1), 7.0 (2) or 7.2 (3).
-pub(crate) fn stream<R: Read>(source: &mut Source<R>, form: u8) -> Result<(), ReadError> {
-    for _ in 0..source.number()? {
-        // The id that the entries of a listpack count from, and the listpack.
-        strings(source, 2)?;
-    }
-    // How many entries, and the last id; then the first one, the last deleted one, and how many there ever
-    // were.
-    numbers(source, if form >= 2 { 8 } else { 3 })?;
-    for _ in 0..source.number()? {
-        group(source, form)?;
-    }
-    Ok(())
-}
-
-/// Passes over a group of consumers.
-fn group<R: Read>(source: &mut Source<R>, form: u8) -> Result<(), ReadError> {
-    source.skip_string()?;
-    // The last id that was delivered, and how many entries were read.
-    numbers(source, if form >= 2 { 3 } else { 2 })?;
-    for _ in 0..source.number()? {
-        // An entry that is not acknowledged: when it was delivered, and how often.
-        source.skip(ID_BYTES + TIME_BYTES, STREAM)?;
-        source.number()?;
-    }
-    for _ in 0..source.number()? {
-        source.skip_string()?;
-        // When the consumer was seen, and when it did something.
-        source.skip(if form >= 3 { 2 * TIME_BYTES } else { TIME_BYTES }, STREAM)?;
-        for _ in 0..source.number()? {
-            source.skip(ID_BYTES, STREAM)?;
-        }
-    }
-    Ok(())
-}
 
 /// Skips a module's data, whose parts name their kinds, up to its end.
 pub(crate) fn module_parts<R: Read>(source: &mut Source<R>) -> Result<(), ReadError> {

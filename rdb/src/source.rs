@@ -155,27 +155,32 @@ impl<R: Read> Source<R> {
 
     /// Replaces the content of `out` by the next string.
     pub(crate) fn string(&mut self, out: &mut Vec<u8>) -> Result<(), ReadError> {
+        self.string_of(STRING_BYTES_MAX, out)
+    }
+
+    /// The same with another limit.
+    pub(crate) fn string_of(&mut self, bytes_max: u64, out: &mut Vec<u8>) -> Result<(), ReadError> {
         out.clear();
         out.shrink_to(KEPT_BYTES);
         let offset = self.offset();
         let number = match self.length()? {
-            Length::Number(len) if len > STRING_BYTES_MAX => {
+            Length::Number(len) if len > bytes_max => {
                 return Err(damaged(offset, Damage::StringTooLong(len)));
             }
             Length::Number(len) => return self.append(len, out),
             Length::Form(0xc0) => i64::from(i8::from_le_bytes(self.array("a number")?)),
             Length::Form(0xc1) => i64::from(i16::from_le_bytes(self.array("a number")?)),
             Length::Form(0xc2) => i64::from(i32::from_le_bytes(self.array("a number")?)),
-            Length::Form(0xc3) => return self.compressed_string(offset, out),
+            Length::Form(0xc3) => return self.compressed_string(offset, bytes_max, out),
             Length::Form(first) => return Err(damaged(offset, Damage::StringForm(first))),
         };
         out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
         Ok(())
     }
 
-    fn compressed_string(&mut self, offset: u64, out: &mut Vec<u8>) -> Result<(), ReadError> {
+    fn compressed_string(&mut self, offset: u64, bytes_max: u64, out: &mut Vec<u8>) -> Result<(), ReadError> {
         let (packed_len, len) = (self.number()?, self.number()?);
-        if let Some(too_long) = [packed_len, len].into_iter().find(|len| *len > STRING_BYTES_MAX) {
+        if let Some(too_long) = [packed_len, len].into_iter().find(|len| *len > bytes_max) {
             return Err(damaged(offset, Damage::StringTooLong(too_long)));
         }
         // So few packed bytes cannot become that many: refused before unpacking.

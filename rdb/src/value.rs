@@ -4,6 +4,7 @@
 //!   plain      count, then strings                                  ──┐
 //!   blob       one string ──blob::walk──> items                     ──┼──> Elements ──> Visitor
 //!   quicklist  count, then nodes: elements, or blobs as above       ──┘    (none twice)
+//!   stream     nodes, head, groups: `stream` ────────────────────────────────────────────> Visitor
 //! ```
 
 use crate::blob::{self, Item};
@@ -11,6 +12,7 @@ use crate::error::{Damage, ReadError};
 use crate::format::{Encoding, Foreign, Form, Kind, REJSON, Type, module_op};
 use crate::names::Names;
 use crate::source::{Source, damaged};
+use crate::stream;
 use crate::visitor::Visitor;
 use std::io::Read;
 
@@ -48,7 +50,7 @@ pub(crate) fn held<R: Read>(
     })
 }
 
-/// Reads a value; how many elements it has, 1 for a string.
+/// Reads a value; how many elements it has, 1 for a string. A stream counts 1 more than it has entries.
 ///
 /// Visitors see a collection of no elements begin, and it is none: Redis leaves out such a key.
 pub(crate) fn read<R: Read>(
@@ -84,6 +86,10 @@ pub(crate) fn read<R: Read>(
             expect_part(source, module_op::EOF)?;
             elements.visitor.string(first);
             elements.count = 1;
+        }
+        Encoding::Stream(form) => {
+            let Elements { visitor, names, .. } = elements;
+            return Ok(stream::read(form, source, [first, second], names, visitor)? + 1);
         }
         Encoding::Quicklist | Encoding::Quicklist2 => {
             read_quicklist(encoding, source, first, &mut elements)?;
@@ -244,7 +250,7 @@ impl Elements<'_> {
                 };
                 self.scored(member.text(&mut digits), score)
             }
-            (Kind::List | Kind::String | Kind::Json, _) => {
+            (Kind::List | Kind::String | Kind::Json | Kind::Stream, _) => {
                 self.element(item.text(&mut digits));
                 Ok(())
             }

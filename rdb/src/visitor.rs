@@ -1,10 +1,12 @@
 //! The visitor of values: a reader hands each value to it, element by element.
 
 use crate::format::Kind;
+use crate::stream::{Consumer, Fields, Group, Pending, StreamHead, StreamId};
 
 /// Takes a value element by element; borrowed bytes last for the call.
 ///
-/// Members of sets and sorted sets and fields of hashes come once each, scores are numbers. When reading ends
+/// Members of sets and sorted sets, fields of hashes, groups, consumers of a group and what is pending in it
+/// come once each, scores are numbers. When reading ends
 /// with an error, the elements so far are not the value.
 pub trait Visitor {
     /// A value of this kind follows. Called first, once for each value.
@@ -30,6 +32,31 @@ pub trait Visitor {
     /// Another member of a sorted set, in no order.
     fn scored(&mut self, member: &[u8], score: f64) {
         let _ = (member, score);
+    }
+
+    /// The next entry of a stream; IDs ascend from `0-1`.
+    fn entry(&mut self, id: StreamId, fields: Fields<'_>) {
+        let _ = (id, fields);
+    }
+
+    /// A stream as a whole: called once for each, behind its entries.
+    fn stream(&mut self, head: &StreamHead) {
+        let _ = head;
+    }
+
+    /// Another group of a stream.
+    fn group(&mut self, group: &Group<'_>) {
+        let _ = group;
+    }
+
+    /// Another consumer of the group that came last.
+    fn consumer(&mut self, group: &[u8], consumer: &Consumer<'_>) {
+        let _ = (group, consumer);
+    }
+
+    /// Another entry that is pending in the group that came last, for the consumer that came last.
+    fn pending(&mut self, group: &[u8], pending: &Pending<'_>) {
+        let _ = (group, pending);
     }
 }
 

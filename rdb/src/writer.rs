@@ -1,18 +1,20 @@
-//! Writes a file of version 9: plain types only, so that every Redis since 5 and its descendants load it. One
-//! with functions is of version 10, that of Redis 7.0.
+//! Writes a file of version 9: plain types only, and streams in the form of Redis 5, so that every Redis
+//! since 5 and its descendants load it. One with functions is of version 10, that of Redis 7.0, and so are
+//! its streams.
 //!
 //! ```text
 //!   REDIS0009 | AUX … | FUNCTION2 … | databases … | EOF | crc
 //!   database:   SELECTDB n | RESIZEDB keys expiring | [EXPIRETIME_MS] type key value | …
 //! ```
 
-use crate::format::{Kind, MAGIC, VERSION_WITH_FUNCTIONS, VERSION_WRITTEN, op, plain_type};
+use crate::format::{Kind, MAGIC, VERSION_WITH_FUNCTIONS, VERSION_WRITTEN, op, written_type};
 use crate::sink::{Sink, ValueWriter};
 use std::io::{self, Write};
 
 /// Writes a file.
 pub struct Writer<W> {
     sink: Sink<W>,
+    version: u16,
 }
 
 impl<W: Write> Writer<W> {
@@ -30,7 +32,7 @@ impl<W: Write> Writer<W> {
         let mut sink = Sink::new(output);
         sink.bytes(MAGIC)?;
         sink.bytes(format!("{version:04}").as_bytes())?;
-        Ok(Writer { sink })
+        Ok(Writer { sink, version })
     }
 
     /// A library of functions: its source. Libraries come before the first key.
@@ -65,7 +67,8 @@ impl<W: Write> Writer<W> {
         self.sink.number(expiring)
     }
 
-    /// Begins a key with a value of `len` elements, 1 for a string; it has to be finished before the next.
+    /// Begins a key with a value of `len` elements, 1 for a string; it has to be finished before the next. A
+    /// stream counts 1 more than it has entries.
     ///
     /// Panics if `len` is 0: there are no empty collections.
     pub fn begin_value(
@@ -79,9 +82,9 @@ impl<W: Write> Writer<W> {
             self.sink.bytes(&[op::EXPIRETIME_MS])?;
             self.sink.bytes(&expiry_ms.to_le_bytes())?;
         }
-        self.sink.bytes(&[plain_type(kind)])?;
+        self.sink.bytes(&[written_type(kind, self.version)])?;
         self.sink.string(key)?;
-        ValueWriter::begin(&mut self.sink, kind, len)
+        ValueWriter::begin(&mut self.sink, kind, self.version, len)
     }
 
     /// Ends the file and writes everything out; making it durable is the caller's business.

@@ -16,8 +16,8 @@ use tarn_server::persist::transfer::{self, Imported};
 pub(crate) struct ImportArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Leave out streams and values of modules, which Tarn cannot hold, and report their number. Without it,
-    /// the first one ends the import.
+    /// Leave out values of modules, which Tarn cannot hold, and report their number. Without it, the first
+    /// one ends the import.
     #[arg(long)]
     skip_unsupported: bool,
     /// The file.
@@ -48,7 +48,6 @@ fn say(imported: &Imported) {
     let left_out = [
         (*expired, "keys that had expired"),
         (skipped.empty, "empty collections"),
-        (skipped.streams, "streams"),
         (skipped.modules, "values of modules"),
         (skipped.module_fields, "pieces of data of modules"),
         (skipped.functions, "libraries of functions in an early form"),

@@ -15,30 +15,147 @@ const END: u8 = 0xff;
 const UNCOUNTED: u16 = u16::MAX;
 
 pub(super) fn walk<'a>(blob: &'a [u8], take: &mut Take<'_, 'a>) -> Result<(), Stop> {
-    let mut cursor = Cursor::new(blob);
-    if cursor.u32_le()? as usize != blob.len() {
-        return Ok(BlobError::new(0, "its length is another than it says")?);
-    }
-    let count = cursor.u16_le()?;
-    let mut entries = 0_usize;
-    loop {
-        let at = cursor.at;
-        let form = cursor.byte()?;
-        if form == END {
-            break;
-        }
-        let item = item(&mut cursor, at, form)?;
-        check_length_behind(&mut cursor, at)?;
-        take(item).map_err(Stop::Taker)?;
-        entries += 1;
-    }
-    if cursor.left() > 0 {
-        return Ok(BlobError::new(cursor.at, "it goes on behind its end")?);
-    }
-    if count != UNCOUNTED && entries != usize::from(count) {
-        return Ok(BlobError::new(4, "it has another number of entries than it says")?);
+    let mut items = Items::new(blob)?;
+    while !items.is_at_end()? {
+        take(items.item()?).map_err(Stop::Taker)?;
     }
     Ok(())
+}
+
+/// The entries of a listpack that are not read yet.
+#[derive(Clone)]
+pub(crate) struct Items<'a> {
+    cursor: Cursor<'a>,
+    /// The number of entries as it stands at the front.
+    count: u16,
+    /// The number of those that were read.
+    read: usize,
+}
+
+impl<'a> Items<'a> {
+    pub(crate) fn new(blob: &'a [u8]) -> Result<Items<'a>, BlobError> {
+        let mut cursor = Cursor::new(blob);
+        if cursor.u32_le()? as usize != blob.len() {
+            return BlobError::new(0, "its length is another than it says");
+        }
+        let count = cursor.u16_le()?;
+        Ok(Items { cursor, count, read: 0 })
+    }
+
+    /// Where the next entry begins.
+    pub(crate) fn at(&self) -> usize {
+        self.cursor.at
+    }
+
+    /// True if nothing follows but the end, which has to be as it should.
+    pub(crate) fn is_at_end(&self) -> Result<bool, BlobError> {
+        let mut cursor = self.cursor;
+        if cursor.byte()? != END {
+            return Ok(false);
+        }
+        if cursor.left() > 0 {
+            return BlobError::new(cursor.at, "it goes on behind its end");
+        }
+        if self.count != UNCOUNTED && self.read != usize::from(self.count) {
+            return BlobError::new(4, "it has another number of entries than it says");
+        }
+        Ok(true)
+    }
+
+    /// The next entry.
+    pub(crate) fn item(&mut self) -> Result<Item<'a>, BlobError> {
+        let at = self.cursor.at;
+        let form = self.cursor.byte()?;
+        let item = item(&mut self.cursor, at, form)?;
+        check_length_behind(&mut self.cursor, at)?;
+        self.read += 1;
+        Ok(item)
+    }
+}
+
+/// Makes a listpack, entry by entry.
+pub(crate) struct Builder {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Builder {
+    /// Where its first entry is.
+    pub(crate) const FIRST: usize = 6;
+    /// Longest string that is tried as a number: -9223372036854775808.
+    const NUMBER_BYTES_MAX: usize = 20;
+
+    pub(crate) fn new() -> Builder {
+        Builder { bytes: vec![0; Builder::FIRST], count: 0 }
+    }
+
+    /// Its bytes so far.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() + 1
+    }
+
+    /// Adds a string; as a number where it is the decimal form of one.
+    pub(crate) fn push(&mut self, string: &[u8]) {
+        if let Some(number) = number_of(string) {
+            return self.push_int(number);
+        }
+        let at = self.bytes.len();
+        match string.len() {
+            len @ 0..=0x3f => self.bytes.push(0x80 | len as u8),
+            len @ 0x40..=0xfff => self.bytes.extend([0xe0 | (len >> 8) as u8, len as u8]),
+            len => {
+                let len = u32::try_from(len).expect("no string of a store is that long");
+                self.bytes.push(0xf0);
+                self.bytes.extend(len.to_le_bytes());
+            }
+        }
+        self.bytes.extend_from_slice(string);
+        self.end(at);
+    }
+
+    /// Adds a number.
+    pub(crate) fn push_int(&mut self, number: i64) {
+        let (at, bytes) = (self.bytes.len(), number.to_le_bytes());
+        let mut wide = |form: u8, width: usize| {
+            self.bytes.push(form);
+            self.bytes.extend_from_slice(&bytes[..width]);
+        };
+        match number {
+            0..=0x7f => self.bytes.push(number as u8),
+            -0x1000..=0xfff => self.bytes.extend([0xc0 | (number >> 8 & 0x1f) as u8, number as u8]),
+            -0x8000..=0x7fff => wide(0xf1, 2),
+            -0x80_0000..=0x7f_ffff => wide(0xf2, 3),
+            -0x8000_0000..=0x7fff_ffff => wide(0xf3, 4),
+            _ => wide(0xf4, 8),
+        }
+        self.end(at);
+    }
+
+    /// Ends the entry that begins at `at`.
+    fn end(&mut self, at: usize) {
+        let (bytes, len) = length_behind(self.bytes.len() - at);
+        self.bytes.extend_from_slice(&bytes[..len]);
+        self.count += 1;
+    }
+
+    /// The listpack.
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        self.bytes.push(END);
+        let len = u32::try_from(self.bytes.len()).expect("no listpack of a store is that long");
+        let count = u16::try_from(self.count).unwrap_or(UNCOUNTED);
+        self.bytes[..4].copy_from_slice(&len.to_le_bytes());
+        self.bytes[4..6].copy_from_slice(&count.to_le_bytes());
+        self.bytes
+    }
+}
+
+/// The number that a string is the only decimal form of.
+fn number_of(string: &[u8]) -> Option<i64> {
+    if string.len() > Builder::NUMBER_BYTES_MAX {
+        return None;
+    }
+    let number = std::str::from_utf8(string).ok()?.parse().ok()?;
+    (itoa::Buffer::new().format(number).as_bytes() == string).then_some(number)
 }
 
 fn item<'a>(cursor: &mut Cursor<'a>, at: usize, form: u8) -> Result<Item<'a>, BlobError> {
@@ -157,6 +274,29 @@ pub(crate) mod tests {
         assert_eq!(elements(Listpack, &blob), Ok(expected.to_vec()));
         assert_only_whole(Listpack, &listpack(&[b"\x83abc", b"\x07", b"\xf1\x00\x80"]));
         assert_only_whole(Listpack, &listpack(&[]));
+    }
+
+    #[test]
+    fn what_is_built_is_read() {
+        let numbers = (0..64).flat_map(|bits| [1_i64 << bits, (1_i64 << bits).wrapping_sub(1)]);
+        let numbers: Vec<i64> = numbers.flat_map(|number| [number, number.wrapping_neg()]).collect();
+        let strings = ["", "-0", "+1", "01", "9223372036854775808", "word"].map(str::to_owned);
+        let long = [63, 64, 127, 128, 4095, 4096, 70_000].map(|len| "x".repeat(len));
+        let mut builder = super::Builder::new();
+        numbers.iter().for_each(|number| builder.push(number.to_string().as_bytes()));
+        strings.iter().chain(&long).for_each(|string| builder.push(string.as_bytes()));
+        let len = builder.len();
+        let blob = builder.finish();
+        assert_eq!(blob.len(), len);
+        let expected = numbers.iter().map(i64::to_string).chain(strings).chain(long);
+        assert_eq!(elements(Listpack, &blob), Ok(expected.collect()));
+        // Numbers are not written as strings.
+        let mut one = super::Builder::new();
+        one.push(b"-4096");
+        assert_eq!(one.finish(), listpack(&[b"\xd0\x00"]));
+        let mut many = super::Builder::new();
+        (0..70_000).for_each(|_| many.push_int(7));
+        assert_eq!(elements(Listpack, &many.finish()).map(|all| all.len()), Ok(70_000));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use tarn_rdb::stream::{self, Fields, StreamHead, StreamId};
 use tarn_rdb::{Kind, ValueWriter, Visitor, Writer};
 
 /// A value; scores by their bits, so that they can be compared.
@@ -13,6 +14,74 @@ pub(crate) enum Value {
     ZSet(BTreeMap<Vec<u8>, u64>),
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
     Json(Vec<u8>),
+    Stream(Stream),
+}
+
+/// Fields with their values, in order.
+pub(crate) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// A stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stream {
+    pub head: StreamHead,
+    pub entries: BTreeMap<StreamId, Pairs>,
+    pub groups: BTreeMap<Vec<u8>, Group>,
+}
+
+/// A group of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub last_id: StreamId,
+    pub entries_read: Option<u64>,
+    /// When they were seen and active.
+    pub consumers: BTreeMap<Vec<u8>, (u64, Option<u64>)>,
+    /// For whom, since when, how often.
+    pub pending: BTreeMap<StreamId, (Vec<u8>, u64, u64)>,
+}
+
+impl Stream {
+    /// As it comes back from type 19, which does not say when consumers were active.
+    pub(crate) fn after_type_19(mut self) -> Stream {
+        for group in self.groups.values_mut() {
+            group.consumers.values_mut().for_each(|(seen, active)| *active = Some(*seen));
+        }
+        self
+    }
+
+    /// As it comes back from type 15, which does not say what is gone; how much groups have read is not
+    /// looked at.
+    pub(crate) fn after_type_15(self) -> Stream {
+        let mut stream = self.after_type_19();
+        stream.head.entries_added = stream.entries.len() as u64;
+        stream.head.max_deleted_id = StreamId::default();
+        stream.groups.values_mut().for_each(|group| group.entries_read = None);
+        stream
+    }
+
+    fn write<W: Write>(&self, out: &mut ValueWriter<'_, W>) -> io::Result<()> {
+        out.entries(&self.head, self.groups.len() as u64, || {
+            self.entries
+                .iter()
+                .map(|(id, fields)| (*id, fields.iter().map(|(field, value)| (&field[..], &value[..]))))
+        })?;
+        for (name, group) in &self.groups {
+            let Group { last_id, entries_read, consumers, pending } = group;
+            let written = stream::Group { name, last_id: *last_id, entries_read: *entries_read };
+            let all = pending.iter().map(|(id, (consumer, delivered_ms, deliveries))| stream::Pending {
+                id: *id,
+                consumer,
+                delivered_ms: *delivered_ms,
+                deliveries: *deliveries,
+            });
+            out.group(&written, (pending.len() as u64, all), consumers.len() as u64)?;
+            for (name, (seen_ms, active_ms)) in consumers {
+                let owned = pending.iter().filter(|(_, (consumer, ..))| consumer == name).map(|(id, _)| *id);
+                let consumer = stream::Consumer { name, seen_ms: *seen_ms, active_ms: *active_ms };
+                out.consumer(&consumer, (owned.clone().count() as u64, owned))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A key.
@@ -33,6 +102,7 @@ impl Value {
             Value::ZSet(_) => Kind::ZSet,
             Value::Hash(_) => Kind::Hash,
             Value::Json(_) => Kind::Json,
+            Value::Stream(_) => Kind::Stream,
         }
     }
 
@@ -43,6 +113,7 @@ impl Value {
             Value::Set(members) => members.len(),
             Value::ZSet(members) => members.len(),
             Value::Hash(fields) => fields.len(),
+            Value::Stream(stream) => stream.entries.len() + 1,
         }) as u64
     }
 
@@ -55,6 +126,7 @@ impl Value {
                 members.iter().try_for_each(|(member, score)| out.scored(member, f64::from_bits(*score)))?;
             }
             Value::Hash(fields) => fields.iter().try_for_each(|(field, value)| out.field(field, value))?,
+            Value::Stream(stream) => stream.write(&mut out)?,
         }
         out.finish();
         Ok(())
@@ -86,6 +158,7 @@ impl Visitor for Collected {
             Kind::ZSet => Value::ZSet(BTreeMap::new()),
             Kind::Hash => Value::Hash(BTreeMap::new()),
             Kind::Json => Value::Json(Vec::new()),
+            Kind::Stream => Value::Stream(Stream::default()),
         });
     }
 
@@ -113,5 +186,49 @@ impl Visitor for Collected {
     fn scored(&mut self, member: &[u8], score: f64) {
         let Some(Value::ZSet(members)) = &mut self.0 else { panic!("a score of no sorted set") };
         assert!(!score.is_nan() && members.insert(member.to_vec(), score.to_bits()).is_none());
+    }
+
+    fn entry(&mut self, id: StreamId, fields: Fields<'_>) {
+        let mut pairs = Vec::new();
+        fields.for_each(|field, value| pairs.push((field.to_vec(), value.to_vec())));
+        let entries = &mut self.stream_mut().entries;
+        assert!(entries.last_key_value().is_none_or(|(last, _)| *last < id) && id > StreamId::default());
+        entries.insert(id, pairs);
+    }
+
+    fn stream(&mut self, head: &StreamHead) {
+        self.stream_mut().head = *head;
+    }
+
+    fn group(&mut self, group: &stream::Group<'_>) {
+        let (last_id, entries_read) = (group.last_id, group.entries_read);
+        let read = Group { last_id, entries_read, ..Group::default() };
+        assert!(self.stream_mut().groups.insert(group.name.to_vec(), read).is_none());
+    }
+
+    fn consumer(&mut self, group: &[u8], consumer: &stream::Consumer<'_>) {
+        let consumers = &mut self.group_mut(group).consumers;
+        let times = (consumer.seen_ms, consumer.active_ms);
+        assert!(consumers.insert(consumer.name.to_vec(), times).is_none());
+    }
+
+    fn pending(&mut self, group: &[u8], pending: &stream::Pending<'_>) {
+        let group = self.group_mut(group);
+        assert!(group.consumers.contains_key(pending.consumer));
+        let value = (pending.consumer.to_vec(), pending.delivered_ms, pending.deliveries);
+        assert!(group.pending.insert(pending.id, value).is_none());
+    }
+}
+
+impl Collected {
+    fn stream_mut(&mut self) -> &mut Stream {
+        match &mut self.0 {
+            Some(Value::Stream(stream)) => stream,
+            other => panic!("a part of a stream of {other:?}"),
+        }
+    }
+
+    fn group_mut(&mut self, name: &[u8]) -> &mut Group {
+        self.stream_mut().groups.get_mut(name).expect("a group comes before its parts")
     }
 }

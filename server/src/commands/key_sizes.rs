@@ -41,6 +41,7 @@ impl Counted {
     fn add(&mut self, entry: &Entry) {
         let size = match entry.value() {
             ValueRef::String(string) => string.len(),
+            ValueRef::Stream(stream) => stream.len(),
             _ => entry.count(),
         };
         if let Some(line) = LINES.iter().position(|(kind, _)| *kind == entry.kind()) {

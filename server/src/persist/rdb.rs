@@ -9,7 +9,9 @@
 use std::io::{self, Write};
 
 use tarn_engine::record::{Change, Kind, UnixMs};
-use tarn_engine::value::{ImageBuilder, ValueRef};
+use tarn_engine::value::stream::{Consumer, GroupRef, GroupState, Pending, StreamHead, StreamId, element};
+use tarn_engine::value::{ImageBuilder, StreamRef, ValueRef};
+use tarn_rdb::stream::Fields;
 use tarn_rdb::{ValueWriter, Visitor};
 
 use crate::json::document;
@@ -23,7 +25,7 @@ pub const fn rdb_kind(kind: Kind) -> tarn_rdb::Kind {
         Kind::ZSet => tarn_rdb::Kind::ZSet,
         Kind::Hash => tarn_rdb::Kind::Hash,
         Kind::Json => tarn_rdb::Kind::Json,
-        Kind::Stream => unimplemented!(),
+        Kind::Stream => tarn_rdb::Kind::Stream,
     }
 }
 
@@ -35,6 +37,7 @@ const fn engine_kind(kind: tarn_rdb::Kind) -> Kind {
         tarn_rdb::Kind::ZSet => Kind::ZSet,
         tarn_rdb::Kind::Hash => Kind::Hash,
         tarn_rdb::Kind::Json => Kind::Json,
+        tarn_rdb::Kind::Stream => Kind::Stream,
     }
 }
 
@@ -46,7 +49,8 @@ pub fn value_len(value: ValueRef<'_>) -> u64 {
         ValueRef::Set(set) => set.len(),
         ValueRef::ZSet(zset) => zset.len(),
         ValueRef::Hash(hash) => hash.len(),
-        ValueRef::Stream(stream) => stream.len(),
+        // It is a value without entries, too.
+        ValueRef::Stream(stream) => stream.len() + 1,
     };
     len as u64
 }
@@ -64,10 +68,50 @@ pub fn write_value<W: Write>(value: ValueRef<'_>, mut out: ValueWriter<'_, W>) -
             zset.iter_from(0).try_for_each(|(member, score)| out.scored(member, score))?
         }
         ValueRef::Hash(hash) => hash.iter().try_for_each(|(field, value)| out.field(field, value))?,
-        ValueRef::Stream(_) => unimplemented!(),
+        ValueRef::Stream(stream) => write_stream(stream, &mut out)?,
     }
     out.finish();
     Ok(())
+}
+
+fn write_stream<W: Write>(stream: StreamRef<'_>, out: &mut ValueWriter<'_, W>) -> io::Result<()> {
+    let (head, groups) = (stream.head(), stream.groups());
+    let head = tarn_rdb::stream::StreamHead {
+        last_id: rdb_id(head.last_id),
+        entries_added: head.entries_added,
+        max_deleted_id: rdb_id(head.max_deleted_id),
+    };
+    out.entries(&head, groups.len() as u64, || {
+        stream.iter_from(StreamId::MIN).map(|entry| (rdb_id(entry.id), entry.fields.iter()))
+    })?;
+    groups.into_iter().try_for_each(|group| write_group(group, out))
+}
+
+fn write_group<W: Write>(group: GroupRef<'_>, out: &mut ValueWriter<'_, W>) -> io::Result<()> {
+    let GroupState { last_id, entries_read } = group.state();
+    let written = tarn_rdb::stream::Group { name: group.name(), last_id: rdb_id(last_id), entries_read };
+    let pending = group.pending_from(StreamId::MIN).map(|pending| tarn_rdb::stream::Pending {
+        id: rdb_id(pending.id),
+        consumer: pending.consumer,
+        delivered_ms: pending.delivered,
+        deliveries: pending.deliveries,
+    });
+    let consumers = group.consumers().count() as u64;
+    out.group(&written, (group.pending_count() as u64, pending), consumers)?;
+    for Consumer { name, seen, active } in group.consumers() {
+        let written = tarn_rdb::stream::Consumer { name, seen_ms: seen, active_ms: active };
+        let owned = group.owned_from(name, StreamId::MIN).map(rdb_id);
+        out.consumer(&written, (group.owned_count(name) as u64, owned))?;
+    }
+    Ok(())
+}
+
+fn rdb_id(id: StreamId) -> tarn_rdb::stream::StreamId {
+    tarn_rdb::stream::StreamId { ms: id.ms, seq: id.seq }
+}
+
+fn engine_id(id: tarn_rdb::stream::StreamId) -> StreamId {
+    StreamId::new(id.ms, id.seq)
 }
 
 /// The text of a document is no JSON.
@@ -79,6 +123,9 @@ pub struct NotJson;
 #[derive(Default)]
 pub struct ChangeBuilder {
     built: Option<Built>,
+    /// Fields and values of an entry, and where each ends.
+    texts: Vec<u8>,
+    ends: Vec<usize>,
 }
 
 enum Built {
@@ -106,6 +153,14 @@ impl ChangeBuilder {
             Some(Built::Collection(_, image)) => image,
             _ => unreachable!("a reader hands out elements of collections that it has begun"),
         }
+    }
+
+    /// Adds an element of a stream, in the form of the change that puts it.
+    fn push_put(&mut self, put: &Change<'_>) {
+        let Change::StreamPut { name, value } = put else {
+            unreachable!("an element of a stream is put by a change of its own")
+        };
+        self.image().push_field(name, value);
     }
 }
 
@@ -136,6 +191,52 @@ impl Visitor for ChangeBuilder {
 
     fn scored(&mut self, member: &[u8], score: f64) {
         self.image().push_scored(member, score);
+    }
+
+    fn entry(&mut self, id: tarn_rdb::stream::StreamId, fields: Fields<'_>) {
+        let (mut texts, mut ends) = (std::mem::take(&mut self.texts), std::mem::take(&mut self.ends));
+        texts.clear();
+        ends.clear();
+        fields.for_each(|field, value| {
+            for text in [field, value] {
+                texts.extend_from_slice(text);
+                ends.push(texts.len());
+            }
+        });
+        let pairs = (0..ends.len() / 2).map(|pair| {
+            let start = if pair == 0 { 0 } else { ends[2 * pair - 1] };
+            let (middle, end) = (ends[2 * pair], ends[2 * pair + 1]);
+            (&texts[start..middle], &texts[middle..end])
+        });
+        // The head, which comes behind the entries and is no older than they, says how many were added.
+        let ordinal = self.image().len() as u64 + 1;
+        let put = element::put_entry(engine_id(id), ordinal, pairs);
+        self.push_put(&put);
+        (self.texts, self.ends) = (texts, ends);
+    }
+
+    fn stream(&mut self, head: &tarn_rdb::stream::StreamHead) {
+        self.push_put(&element::put_head(&StreamHead {
+            last_id: engine_id(head.last_id),
+            entries_added: head.entries_added,
+            max_deleted_id: engine_id(head.max_deleted_id),
+        }));
+    }
+
+    fn group(&mut self, group: &tarn_rdb::stream::Group<'_>) {
+        let state = GroupState { last_id: engine_id(group.last_id), entries_read: group.entries_read };
+        self.push_put(&element::put_group(group.name, &state));
+    }
+
+    fn consumer(&mut self, group: &[u8], consumer: &tarn_rdb::stream::Consumer<'_>) {
+        let tarn_rdb::stream::Consumer { name, seen_ms: seen, active_ms: active } = *consumer;
+        self.push_put(&element::put_consumer(group, &Consumer { name, seen, active }));
+    }
+
+    fn pending(&mut self, group: &[u8], pending: &tarn_rdb::stream::Pending<'_>) {
+        let tarn_rdb::stream::Pending { id, consumer, delivered_ms: delivered, deliveries } = *pending;
+        let pending = Pending { id: engine_id(id), consumer, delivered, deliveries };
+        self.push_put(&element::put_pending(group, &pending));
     }
 }
 
@@ -186,6 +287,68 @@ mod tests {
             assert_eq!(elements_of(read.value()), elements_of(value));
             if let (ValueRef::String(read), ValueRef::String(was)) = (read.value(), value) {
                 assert_eq!(read.to_bytes(), was.to_bytes());
+            }
+        }
+    }
+
+    /// A stream whose head is not the newest, with groups.
+    fn stream(entries: u64) -> Change<'static> {
+        let id = |ms| StreamId::new(ms, 7);
+        let mut image = ImageBuilder::new(Kind::Stream);
+        let mut push = |put: Change<'_>| match put {
+            Change::StreamPut { name, value } => image.push_field(&name, &value),
+            other => panic!("{other:?}"),
+        };
+        let head = StreamHead { last_id: id(40), entries_added: 50, max_deleted_id: id(3) };
+        push(element::put_head(&head));
+        for number in 0..entries {
+            let value = number.to_string().into_bytes();
+            let fields = [(&b"field"[..], &value[..]), (b"", b"v"), (b"field", b"again")];
+            push(element::put_entry(id(100 + number), 51 + number, fields.into_iter()));
+        }
+        for (group, read) in [(&b"one"[..], Some(4)), (b"other", None)] {
+            push(element::put_group(group, &GroupState { last_id: id(60), entries_read: read }));
+            for name in [&b"alice"[..], b"bob", b"carol"] {
+                push(element::put_consumer(group, &Consumer { name, seen: 9, active: Some(9) }));
+            }
+            for number in 0..entries {
+                let consumer = if number % 3 == 0 { &b"alice"[..] } else { b"bob" };
+                let pending = Pending { id: id(90 + number), consumer, delivered: 8, deliveries: number };
+                push(element::put_pending(group, &pending));
+            }
+        }
+        Change::Image { kind: Kind::Stream, elements: image.finish().into(), expiry: Some(7), sticky: false }
+    }
+
+    #[test]
+    fn a_stream_comes_back_through_the_format_as_it_was() {
+        for entries in [0, 1, 20, 3000] {
+            let entry = Entry::create(b"key", &stream(entries), Lsn(1)).unwrap();
+            let ValueRef::Stream(was) = entry.value() else { panic!("a stream was made") };
+            let value = entry.value();
+            let bytes =
+                payload::write(rdb_kind(entry.kind()), value_len(value), |out| write_value(value, out));
+            let mut builder = ChangeBuilder::default();
+            assert_eq!(payload::read(&bytes, &mut builder).unwrap(), entries + 1);
+            let change = builder.finish(Some(7)).unwrap().expect("a stream without entries is one");
+            let read = Entry::create(b"key", &change, Lsn(2)).unwrap();
+            let ValueRef::Stream(stream) = read.value() else { panic!("a stream was read") };
+            assert_eq!((stream.head(), stream.len(), read.expiry()), (was.head(), was.len(), Some(7)));
+            let entries_of = |stream: StreamRef<'_>| {
+                let all = stream.iter_from(StreamId::MIN).map(|entry| {
+                    let pairs = entry.fields.iter().map(|(field, value)| [field.to_vec(), value.to_vec()]);
+                    (entry.id, pairs.collect::<Vec<_>>())
+                });
+                all.collect::<Vec<_>>()
+            };
+            assert_eq!(entries_of(stream), entries_of(was));
+            assert_eq!(stream.groups().len(), 2);
+            for (group, was) in stream.groups().into_iter().zip(was.groups()) {
+                assert_eq!((group.name(), group.state()), (was.name(), was.state()));
+                assert!(group.consumers().eq(was.consumers()));
+                assert!(group.pending_from(StreamId::MIN).eq(was.pending_from(StreamId::MIN)));
+                let owned = |group: GroupRef<'_>| group.owned_from(b"bob", StreamId::MIN).collect::<Vec<_>>();
+                assert_eq!(owned(group), owned(was));
             }
         }
     }

@@ -161,7 +161,7 @@ impl Wealth {
             }
             ValueRef::List(list) => self.tokens += list.len(),
             ValueRef::Set(set) => self.coins += set.len(),
-            ValueRef::Json(_) => panic!("there are no documents"),
+            ValueRef::Json(_) | ValueRef::Stream(_) => panic!("there are no documents and no streams"),
         }
     }
 }

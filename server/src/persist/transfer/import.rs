@@ -51,7 +51,7 @@ pub struct Imported {
 }
 
 /// Makes a checkpoint of the RDB file `path` in a data directory that has neither a checkpoint nor a log.
-/// Streams and values of modules are left out and counted if `skips_unsupported`; else they are refused.
+/// Values of modules are left out and counted if `skips_unsupported`; else they are refused.
 pub fn import(
     place: &Place,
     path: &Path,
