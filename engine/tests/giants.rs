@@ -180,6 +180,28 @@ fn a_checkpoint_writes_a_giant_in_blocks_while_its_key_is_free() {
 }
 
 #[test]
+fn all_that_a_write_takes_away_from_a_giant_during_a_view_counts_as_kept() {
+    let pop = |count| Change::ListPop { side: Side::Front, count };
+    let trim = |ms| Change::StreamTrim { below: StreamId::new(ms, 0) };
+    let elements = GIANT_BYTES as u64 / 1_000;
+    for (kind, change) in [
+        (Kind::List, pop(elements / 4 * 3)),
+        (Kind::List, pop(elements)),
+        (Kind::Stream, trim(elements / 4 * 3)),
+        (Kind::Stream, trim(elements)),
+    ] {
+        let (engine, _background) = store_with(kind);
+        let view = engine.open_view(ViewOptions::once("test")).unwrap();
+        let what = format!("{kind:?}, {change:?}");
+        commit(&engine, change);
+        let bytes = engine.views().status().retained.bytes;
+        assert!((GIANT_BYTES / 2..GIANT_BYTES * 2).contains(&bytes), "{what}: {bytes} bytes are kept");
+        drop(view);
+        assert_eq!(engine.views().status().retained.bytes, 0);
+    }
+}
+
+#[test]
 fn a_write_during_a_view_keeps_a_bounded_part_of_a_giant() {
     // Of a document that is put in the place of another, the view keeps all that it had.
     for kind in KINDS.into_iter().filter(|kind| *kind != Kind::Json) {

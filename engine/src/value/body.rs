@@ -449,6 +449,7 @@ impl Body {
             true => links.push(std::mem::replace(tree, Tree::of(Vec::new())).root),
             false => tree.cut(places, &mut links),
         }
+        links.iter().for_each(Link::note_left);
         // A thread that is woken costs more than a leaf or two.
         let are_few = links.len() <= 2 && links.iter().all(|link| matches!(link, Link::Leaf(_)));
         if are_few {
@@ -496,6 +497,7 @@ impl Body {
             Some(Nodes::List(tree)) if popped < count => {
                 let mut cut = Vec::new();
                 tree.trim(side, popped, &mut cut);
+                cut.iter().for_each(Link::note_left);
                 let is_quick = match &cut[..] {
                     [] => true,
                     // A thread that is woken costs more.

@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::left;
-use super::tree::{ARC_BYTES, FANOUT};
+use super::left::{self, ARC_BYTES};
+use super::tree::FANOUT;
 
 /// Bytes of a chunk; with what an `Arc` keeps beside them they fill a size of the allocator.
 pub(crate) const CHUNK_BYTES: usize = (4 << 10) - ARC_BYTES;

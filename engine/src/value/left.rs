@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::tree::ARC_BYTES;
+/// Bytes that an `Arc` keeps in front of what it holds.
+pub(crate) const ARC_BYTES: usize = 16;
 
 thread_local! {
     static LEFT_BYTES: Cell<usize> = const { Cell::new(0) };
@@ -13,8 +14,13 @@ thread_local! {
 #[inline]
 pub(super) fn note<T: ?Sized>(node: &Arc<T>) {
     if Arc::strong_count(node) > 1 {
-        LEFT_BYTES.with(|left| left.set(left.get().wrapping_add(size_of_val::<T>(node) + ARC_BYTES)));
+        note_bytes(size_of_val::<T>(node) + ARC_BYTES);
     }
+}
+
+/// To be called when a write takes away nodes as a whole that a clone has.
+pub(super) fn note_bytes(bytes: usize) {
+    LEFT_BYTES.with(|left| left.set(left.get().wrapping_add(bytes)));
 }
 
 /// Bytes of the nodes that the writes of this thread have left to others since this was called last.

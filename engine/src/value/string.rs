@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::chunks::Chunks;
-use super::tree::ARC_BYTES;
+use super::left::ARC_BYTES;
 
 /// Longest string that is kept in one allocation, which a write during a view copies.
 pub(crate) const WHOLE_BYTES_MAX: usize = (16 << 10) - ARC_BYTES;

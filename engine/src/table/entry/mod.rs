@@ -375,7 +375,11 @@ impl Entry {
                 left::take_bytes();
                 let applied = new.apply(change, lsn, retired)?;
                 let entry = std::mem::replace(self, new);
-                let bytes = entry.body.bytes_of_clone() + left::take_bytes();
+                let left = left::take_bytes();
+                let bytes = match applied {
+                    Applied::Kept => entry.body.bytes_of_clone() + left,
+                    Applied::Emptied => entry.body.bytes_about(),
+                };
                 return Ok((applied, OldVersion { entry, bytes }));
             }
         };

@@ -23,14 +23,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::left::{self, ARC_BYTES};
 use super::packed::{self, Item, Layout};
 
 /// Children of a branch at most.
 pub(crate) const FANOUT: usize = 32;
 /// Elements of a leaf at most; it bounds the steps through a leaf of tiny elements.
 pub(crate) const LEAF_COUNT_MAX: usize = 256;
-/// Bytes that an `Arc` keeps in front of what it holds.
-pub(crate) const ARC_BYTES: usize = 16;
 
 /// Items of one leaf.
 pub(crate) type LeafItems<'a> = SmallVec<[Item<'a>; 32]>;
@@ -156,16 +155,7 @@ impl<O: Order> Tree<O> {
 
     /// Bytes of memory below the root, if all elements are as those in the first leaf.
     pub(crate) fn bytes_about(&self) -> usize {
-        let mut link = &self.root;
-        loop {
-            match link {
-                Link::Branch(branch) => link = &branch.children[0].link,
-                Link::Leaf(leaf) => {
-                    let elements = packed::items(O::LAYOUT, leaf).count().max(1);
-                    return (leaf.len() + ARC_BYTES) * self.count.div_ceil(elements);
-                }
-            }
-        }
+        self.root.bytes_about(self.count)
     }
 
     /// Bytes of memory below the root.
@@ -175,6 +165,31 @@ impl<O: Order> Tree<O> {
 }
 
 impl<O: Order> Link<O> {
+    /// Bytes of `count` elements, if they are as those in the first leaf.
+    fn bytes_about(&self, count: usize) -> usize {
+        let mut link = self;
+        loop {
+            match link {
+                Link::Branch(branch) => link = &branch.children[0].link,
+                Link::Leaf(leaf) => {
+                    let elements = packed::items(O::LAYOUT, leaf).count().max(1);
+                    return (leaf.len() + ARC_BYTES) * count.div_ceil(elements);
+                }
+            }
+        }
+    }
+
+    /// Notes what a write that took this out of a tree leaves to its clones; an estimate where it is much.
+    pub(crate) fn note_left(&self) {
+        match self {
+            Link::Leaf(leaf) => left::note(leaf),
+            Link::Branch(branch) if Arc::strong_count(branch) > 1 => {
+                left::note_bytes(self.bytes_about(branch.counts.iter().sum()));
+            }
+            Link::Branch(_) => {}
+        }
+    }
+
     pub(crate) fn for_each_leaf(&self, visit: &mut impl FnMut(&[u8])) {
         match self {
             Link::Leaf(leaf) => visit(leaf),
