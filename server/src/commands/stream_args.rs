@@ -128,7 +128,7 @@ pub(super) fn write_id(reply: &mut Writer<'_>, id: StreamId) {
     reply.bulk(id.to_string().as_bytes());
 }
 
-/// What a stream is trimmed to.
+/// The entries that a trim leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bound {
     /// So many entries.

@@ -1,7 +1,9 @@
 //! Entries that consumers of a group got and did not acknowledge: looked at, and given to others.
 
+use std::collections::HashMap;
+
 use tarn_engine::value::StreamRef;
-use tarn_engine::value::stream::{Consumer, GroupRef, Pending, StreamId, element};
+use tarn_engine::value::stream::{Consumer, GroupRef, GroupState, Pending, StreamId, element};
 use tarn_resp::{Args, parse_i64};
 
 use super::stream_args::{id, interval, start, write_id};
@@ -151,7 +153,7 @@ fn number_of(option: &str, text: &[u8]) -> Result<i64, CommandError> {
         .ok_or_else(|| CommandError::owned(format!("ERR Invalid {option} option argument for XCLAIM")))
 }
 
-/// What `XCLAIM` does with entries.
+/// The options of `XCLAIM`.
 #[derive(Default)]
 struct ClaimOptions {
     forces: bool,
@@ -208,7 +210,7 @@ impl ClaimOptions {
     }
 }
 
-/// An entry that is pending, or is made to be: what it becomes.
+/// Gives pending entries of a group to a consumer.
 struct Claims<'c, 'a> {
     key: &'a [u8],
     name: &'a [u8],
@@ -244,13 +246,14 @@ fn xclaim<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     let options = ClaimOptions::parse(args, 5 + ids.len(), now)?;
     let delivered = options.delivered(now);
     if options.last_id > group.state().last_id {
-        let state = tarn_engine::value::stream::GroupState { last_id: options.last_id, ..group.state() };
+        let state = GroupState { last_id: options.last_id, ..group.state() };
         cx.write(key, element::put_group(name, &state));
     }
     let mut claims = Claims { key, name, group, consumer, has_claimed: false };
     let deferred = cx.reply.defer(ids.len());
     let mut len = 0;
-    let mut seen = std::collections::HashMap::new();
+    // An ID may come twice.
+    let mut seen = HashMap::new();
     for id in ids {
         let before = seen
             .get(&id)

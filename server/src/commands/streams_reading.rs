@@ -53,6 +53,7 @@ struct Reading<'a> {
     /// How long to wait, if at all; `None` within: for ever.
     block: Option<Option<Duration>>,
     group: Option<(&'a [u8], &'a [u8])>,
+    /// Whether entries are acknowledged as they are delivered.
     acknowledges: bool,
     /// Where the keys stand; as many IDs follow.
     keys: Range<usize>,

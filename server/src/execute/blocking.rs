@@ -1,5 +1,5 @@
-//! Commands that wait for a list, a sorted set or a stream to have something (`BLPOP`, `BZPOPMIN`, `XREAD` …),
-//! or for replicas (`WAIT`), of which there are none yet, or for the disk (`WAITAOF`).
+//! Commands that wait for a list, a sorted set or a stream to have something (`BLPOP`, `BZPOPMIN`, `XREAD`
+//! …), or for replicas (`WAIT`), of which there are none yet, or for the disk (`WAITAOF`).
 //!
 //! A blocking command that finds nothing asks its connection to wait. The connection registers a [`Waiter`]
 //! in a queue for each key. A worker that commits a write which may give one of these keys something runs the

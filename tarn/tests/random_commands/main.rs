@@ -15,6 +15,7 @@ mod client;
 mod lives;
 #[path = "../running/mod.rs"]
 mod running;
+mod streams;
 mod words;
 
 use client::Client;
