@@ -14,6 +14,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_analytics::{AnalyticsOptions, sqlstate};
 use tarn_engine::record::Change;
+use tarn_engine::value::stream::StreamId;
+use tarn_engine::value::stream::element::put_entry;
 
 const ACCOUNTS: usize = 3_000;
 const BALANCE: i64 = 100;
@@ -72,11 +74,16 @@ fn queries() -> usize {
 }
 
 async fn beside_writers(house: &Arc<House>, questions: impl AsyncFnOnce()) {
+    beside(house, move_money, questions).await;
+}
+
+/// Asks while two threads write.
+async fn beside(house: &Arc<House>, write: fn(&House, usize, &AtomicBool), questions: impl AsyncFnOnce()) {
     let stop = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..2)
         .map(|writer| {
             let (house, stop) = (house.clone(), stop.clone());
-            std::thread::spawn(move || move_money(&house, writer, &stop))
+            std::thread::spawn(move || write(&house, writer, &stop))
         })
         .collect();
     questions().await;
@@ -173,6 +180,49 @@ async fn no_sum_of_parts_is_ever_off() {
     .await;
     stop.store(true, Ordering::Relaxed);
     waits.join().unwrap();
+}
+
+/// Entries of all streams; of which one gets the next while another loses its first.
+const ENTRIES: u64 = 12_002;
+const STREAMS: u64 = 4;
+
+fn stream_of(entry: u64) -> Vec<u8> {
+    format!("s:{}", entry % STREAMS).into_bytes()
+}
+
+fn add_entry(entry: u64) -> (Vec<u8>, Change<'static>) {
+    let fields = [(&b"n"[..], &b"1"[..])].into_iter();
+    (stream_of(entry), put_entry(StreamId::new(entry, 0), 1 + entry / STREAMS, fields))
+}
+
+fn move_entries(house: &House, writer: usize, stop: &AtomicBool) {
+    let mut entry = 0;
+    while writer == 0 && !stop.load(Ordering::Relaxed) {
+        let trim = Change::StreamTrim { below: StreamId::new(entry + 1, 0) };
+        house.change(1, 0, vec![add_entry(entry + ENTRIES), (stream_of(entry), trim)]);
+        entry += 1;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_count_of_entries_is_ever_off() {
+    let house = Arc::new(House::new().await);
+    (0..ENTRIES).for_each(|entry| house.change(0, 0, vec![add_entry(entry)]));
+    let table = "CREATE EXTERNAL TABLE s (k TEXT, ms BIGINT, n INT) STORED AS STREAM LOCATION 's:*'";
+    ask(&house.session(), table).await.unwrap();
+    beside(&house, move_entries, async || {
+        let session = house.session();
+        for number in 0..queries() {
+            let counts = match number % 3 {
+                0 => "SELECT count(*), sum(n), 1 + max(ms) - min(ms) FROM s",
+                1 => "SELECT count(*), count(value), count(DISTINCT id) FROM keyspace.streams",
+                _ => "SELECT count(*), sum(a.n), sum(b.n) FROM s a FULL JOIN s b ON a.ms = b.ms",
+            };
+            let counted = ask(&session, counts).await.unwrap();
+            assert_eq!(counted, [[ENTRIES.to_string().as_str(); 3].join("|")], "query {number}");
+        }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

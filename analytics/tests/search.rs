@@ -66,6 +66,7 @@ async fn shop() -> House {
     house.hset("q:4", &[("name", "Table, red"), ("tags", "room,wood")]);
     house.hset("other", &[("name", "wine")]);
     house.set(0, "p:string", b"wine", None);
+    house.xadd("p:stream", (1, 0), &[("name", "wine"), ("price", "15")]);
     let created = "FT.CREATE i ON HASH PREFIX 2 p: q: SCHEMA name TEXT tags TAG price NUMERIC SORTABLE";
     assert_eq!(say(&house, created).await, "OK");
     house

@@ -4,6 +4,9 @@
 
 mod house;
 
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::datatypes::Int64Type;
+use futures::StreamExt;
 use house::{BEGIN_MS, House, ask, options};
 use tarn_analytics::sqlstate;
 use tarn_engine::record::{Change, Kind};
@@ -54,16 +57,27 @@ async fn the_schema_keyspace_is_there_without_a_declaration() {
     house.zadd("board", "bob", 2.0);
     house.sadd("tags", "red");
     (0..100).for_each(|at| house.rpush("list", &at.to_string()));
+    house.xadd("events", (7, 0), &[("b", "1"), ("a", "2"), ("b", "3")]);
+    house.xadd("events", (7, 1), &[("", "")]);
     house.set(0, "text", b"value", Some(BEGIN_MS + 500));
     house.set(1, "other", b"of another database", None);
     let session = house.session();
     let types = "SELECT type, count(*) FROM keyspace.keys GROUP BY type ORDER BY type";
-    assert_eq!(ask(&session, types).await.unwrap(), ["hash|5", "list|1", "set|1", "string|2", "zset|1"]);
+    assert_eq!(
+        ask(&session, types).await.unwrap(),
+        ["hash|5", "list|1", "set|1", "stream|1", "string|2", "zset|1"]
+    );
     let ttl = "SELECT key, ttl_ms FROM keyspace.keys WHERE ttl_ms IS NOT NULL";
     assert_eq!(ask(&session, ttl).await.unwrap(), ["text|500"]);
     let board = "SELECT * FROM keyspace.zsets ORDER BY score DESC";
     assert_eq!(ask(&session, board).await.unwrap(), ["board|bob|2.0", "board|ann|1.5"]);
     assert_eq!(ask(&session, "SELECT * FROM keyspace.sets").await.unwrap(), ["tags|red"]);
+    assert_eq!(
+        ask(&session, "SELECT * FROM keyspace.streams").await.unwrap(),
+        ["events|7-0|b|1", "events|7-0|a|2", "events|7-0|b|3", "events|7-1||"]
+    );
+    let third = "SELECT id FROM keyspace.streams WHERE field = 'b' AND value = '3'";
+    assert_eq!(ask(&session, third).await.unwrap(), ["7-0"]);
     let list = "SELECT count(*), sum(index), sum(value::int) FROM keyspace.lists";
     assert_eq!(ask(&session, list).await.unwrap(), ["100|4950|4950"]);
     let field = "SELECT value FROM keyspace.hashes WHERE key = 'flight:1' AND field = 'dest'";
@@ -87,14 +101,22 @@ async fn long_collections_come_in_batches() {
         house.sadd("set", &format!("member:{at}"));
         house.rpush("list", &at.to_string());
         house.hset("hash", &[(&format!("field:{at}"), "1")]);
+        house.xadd("stream", (at, 5), &[("n", &at.to_string())]);
     }
     let session = house.session();
-    for (table, column) in [("sets", "member"), ("lists", "value"), ("hashes", "field")] {
+    let tables = [("sets", "member"), ("lists", "value"), ("hashes", "field"), ("streams", "id")];
+    for (table, column) in tables {
         let sql = format!("SELECT count(*), count(DISTINCT {column}) FROM keyspace.{table}");
         assert_eq!(ask(&session, &sql).await.unwrap(), ["20000|20000"], "{table}");
         let sql = format!("SELECT {column} FROM keyspace.{table} LIMIT 15000");
         assert_eq!(ask(&session, &sql).await.unwrap().len(), 15_000, "{table}");
     }
+    let entries = "CREATE EXTERNAL TABLE entry (id TEXT, ms INT, n INT) STORED AS STREAM LOCATION 'str*'";
+    ask(&session, entries).await.unwrap();
+    let counted = "SELECT count(*), count(DISTINCT ms), sum(n), sum(ms), min(id) FROM entry";
+    assert_eq!(ask(&session, counted).await.unwrap(), ["20000|20000|199990000|199990000|eam"]);
+    let few = "SELECT ms FROM entry WHERE n >= 9000 AND n < 9003 ORDER BY ms";
+    assert_eq!(ask(&session, few).await.unwrap(), ["9000", "9001", "9002"]);
     // Where each has one row, none is there twice, wherever a batch ends.
     let long = "x".repeat(100);
     for at in 0..20_000 {
@@ -105,7 +127,7 @@ async fn long_collections_come_in_batches() {
     let counted = "SELECT count(*), count(DISTINCT id), sum(n) FROM doc";
     assert_eq!(ask(&session, counted).await.unwrap(), ["20000|20000|199990000"]);
     let bytes = "SELECT count(*), count(DISTINCT key) FROM keyspace.keys WHERE bytes > 0";
-    assert_eq!(ask(&session, bytes).await.unwrap(), ["20003|20003"]);
+    assert_eq!(ask(&session, bytes).await.unwrap(), ["20004|20004"]);
     let twice = "CREATE EXTERNAL TABLE twice (id TEXT, a INT, b INT) STORED AS HASH LOCATION 'small*' \
                  OPTIONS ('column.a' 'f', 'column.b' 'f')";
     ask(&session, twice).await.unwrap();
@@ -211,6 +233,154 @@ async fn documents_are_read_by_paths() {
 }
 
 #[tokio::test]
+async fn a_row_for_each_entry_of_each_stream() {
+    let house = House::new().await;
+    house.xadd("s:a", (1_700_000_000_123, 0), &[("name", "ann"), ("n", "1")]);
+    // The first of a name counts, wherever the entry before had it.
+    house.xadd("s:a", (1_700_000_000_123, 7), &[("n", "2"), ("x", "y"), ("name", "bob"), ("n", "no")]);
+    house.xadd("s:a", (1_700_000_001_000, 0), &[("other", "1"), ("id", "an id")]);
+    house.xadd("s:b", (0, 1), &[("n", "many")]);
+    house.xadd("s:empty", (1, 1), &[("n", "1")]);
+    house.xtrim("s:empty", (9, 0));
+    house.hset("s:hash", &[("n", "1")]);
+    let session = house.session();
+    let declared = "CREATE EXTERNAL TABLE s \
+                    (k TEXT, id TEXT, ms TIMESTAMP, seq INT, name TEXT, n INT, own TEXT) \
+                    STORED AS STREAM LOCATION 's:*' OPTIONS ('column.own' 'id')";
+    ask(&session, declared).await.unwrap();
+    let in_order = "SELECT * FROM s ORDER BY k, ms, seq";
+    let rows = [
+        "a|1700000000123-0|2023-11-14T22:13:20.123|0|ann|1|NULL",
+        "a|1700000000123-7|2023-11-14T22:13:20.123|7|bob|2|NULL",
+        "a|1700000001000-0|2023-11-14T22:13:21|0|NULL|NULL|an id",
+        "b|0-1|1970-01-01T00:00:00|1|NULL|NULL|NULL",
+    ];
+    assert_eq!(ask(&session, in_order).await.unwrap(), rows);
+    assert!(session.warning().unwrap().starts_with("1 value cannot be read"));
+    let late = "SELECT name FROM s WHERE ms >= TIMESTAMP '2023-11-14 22:13:20' AND seq = 7";
+    assert_eq!(ask(&session, late).await.unwrap(), ["bob"]);
+    assert_eq!(ask(&session, "SELECT n FROM s WHERE id = '1700000000123-0'").await.unwrap(), ["1"]);
+    assert_eq!(ask(&session, "SELECT count(*), count(n) FROM s WHERE k = 'a'").await.unwrap(), ["3|2"]);
+    assert_eq!(ask(&session, "SELECT count(*) FROM s").await.unwrap(), ["4"]);
+    // More columns than are found in one pass, and two of one field.
+    let columns: Vec<_> = (0..40).map(|at| format!("c{at} TEXT")).collect();
+    let many = format!(
+        "CREATE EXTERNAL TABLE many (k TEXT, {}, n TEXT, name TEXT, again TEXT) STORED AS STREAM \
+         LOCATION 's:*' OPTIONS ('column.again' 'n', 'column.c39' 'x')",
+        columns.join(", ")
+    );
+    ask(&session, &many).await.unwrap();
+    let read = ask(&session, "SELECT * FROM many WHERE n = '2'").await.unwrap();
+    assert_eq!(read, [format!("a|{}y|2|bob|2", "NULL|".repeat(39))]);
+    assert_eq!(ask(&session, "SELECT n, again FROM many WHERE n = '2'").await.unwrap(), ["2|2"]);
+    // Names that are guessed wrongly.
+    let long = "l".repeat(300);
+    house.xadd("g:1", (1, 0), &[(&long, "1"), ("a", "2")]);
+    house.xadd("g:1", (2, 0), &[("", "3"), ("a", "4")]);
+    let guessed = format!(
+        "CREATE EXTERNAL TABLE g (k TEXT, l TEXT, e TEXT, a TEXT) STORED AS STREAM \
+         LOCATION 'g:*' OPTIONS ('column.l' '{long}', 'column.e' '')"
+    );
+    ask(&session, &guessed).await.unwrap();
+    assert_eq!(ask(&session, "SELECT l, e, a FROM g ORDER BY a").await.unwrap(), ["1|NULL|2", "NULL|3|4"]);
+    let index = ask(&session, "CREATE INDEX ON s (n)").await.unwrap_err();
+    assert!(index.to_string().starts_with("a table STORED AS STREAM has no indexes"), "{index}");
+    house.assert_nothing_kept();
+}
+
+#[tokio::test]
+async fn parts_of_an_id_are_read_as_the_types_of_their_columns() {
+    let house = House::new().await;
+    let most = u64::MAX;
+    let hex =
+        |number: u64| -> String { number.to_string().bytes().map(|digit| format!("{digit:x}")).collect() };
+    house.xadd("t:1", (86_400_000, 5), &[("f", "1")]);
+    house.xadd("t:2", (most, most), &[("f", "1")]);
+    let session = house.session();
+    for (table, types, rows) in [
+        (
+            "text",
+            ["TEXT", "TEXT", "TEXT"],
+            ["86400000-5|86400000|5", &format!("{most}-{most}|{most}|{most}")],
+        ),
+        (
+            "whole",
+            ["BYTEA", "BIGINT", "BIGINT"],
+            ["38363430303030302d35|86400000|5", &format!("{}2d{}|NULL|NULL", hex(most), hex(most))],
+        ),
+        (
+            "exact",
+            ["TEXT", "DECIMAL(20, 0)", "DECIMAL(20, 0)"],
+            ["86400000-5|86400000|5", &format!("{most}-{most}|{most}|{most}")],
+        ),
+        ("days", ["INT", "DATE", "SMALLINT"], ["NULL|1970-01-02|5", "NULL|NULL|NULL"]),
+        (
+            "real",
+            ["DATE", "DOUBLE", "DOUBLE"],
+            ["NULL|86400000.0|5.0", "NULL|1.8446744073709552e19|1.8446744073709552e19"],
+        ),
+        ("times", ["TIMESTAMP", "TIMESTAMP", "BOOLEAN"], ["NULL|1970-01-02T00:00:00|NULL", "NULL|NULL|NULL"]),
+    ] {
+        let [id, ms, seq] = types;
+        let declare = |strict: &str| {
+            format!(
+                "CREATE EXTERNAL TABLE {table}{strict} (k TEXT, id {id}, ms {ms}, seq {seq}) \
+                 STORED AS STREAM LOCATION 't:*' OPTIONS (strict '{}')",
+                !strict.is_empty()
+            )
+        };
+        ask(&session, &declare("")).await.unwrap();
+        let read = |strict: &str| format!("SELECT id, ms, seq FROM {table}{strict} ORDER BY k");
+        assert_eq!(ask(&session, &read("")).await.unwrap(), rows, "{table}");
+        ask(&session, &declare("_strict")).await.unwrap();
+        let strict = ask(&session, &read("_strict")).await;
+        if rows.concat().contains("NULL") {
+            let error = strict.unwrap_err();
+            assert_eq!(sqlstate(&error), "22P02", "{table}: {error}");
+            assert!(error.to_string().contains("\"t:"), "{table}: {error}");
+        } else {
+            assert_eq!(strict.unwrap(), rows, "{table}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_scan_of_a_stream_sees_what_was_there_when_it_began() {
+    const ENTRIES: u64 = 30_000;
+    let house = House::new().await;
+    (1..=ENTRIES).for_each(|ms| house.xadd("s:1", (ms, 0), &[("n", &ms.to_string())]));
+    house.xadd("s:2", (1, 0), &[("n", "0")]);
+    let session = house.session();
+    ask(&session, "CREATE EXTERNAL TABLE s (k TEXT, ms BIGINT, n BIGINT) STORED AS STREAM LOCATION 's:*'")
+        .await
+        .unwrap();
+    let mut outcome = session.run("SELECT ms, n FROM s", None).await.unwrap();
+    let mut batches = vec![outcome.rows.next().await.unwrap().unwrap()];
+    let first = batches[0].num_rows() as u64;
+    assert!(first < ENTRIES / 2, "{first} rows were made at once");
+    // In front of the place where it reads, behind it, and between.
+    house.xtrim("s:1", (ENTRIES / 2, 0));
+    (1..=1_000).for_each(|more| house.xadd("s:1", (ENTRIES + more, 0), &[("n", "1")]));
+    house.xadd("s:1", (ENTRIES - 10, 0), &[("n", "1000000")]);
+    house.xadd("s:2", (2, 0), &[("n", "1000000")]);
+    house.delete("s:1");
+    while let Some(batch) = outcome.rows.next().await {
+        batches.push(batch.unwrap());
+    }
+    let column = |at: usize| -> Vec<i64> {
+        let of_batch = |batch: &RecordBatch| batch.column(at).as_primitive::<Int64Type>().values().to_vec();
+        batches.iter().flat_map(of_batch).collect()
+    };
+    let mut all = column(1);
+    all.sort_unstable();
+    assert_eq!(all, (0..=ENTRIES as i64).collect::<Vec<_>>());
+    assert_eq!(column(0).iter().sum::<i64>() as u64, ENTRIES * (ENTRIES + 1) / 2 + 1);
+    drop(outcome);
+    assert_eq!(ask(&session, "SELECT count(*) FROM s").await.unwrap(), ["2"]);
+    house.assert_nothing_kept();
+}
+
+#[tokio::test]
 async fn declarations_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let tables = [
@@ -220,6 +390,9 @@ async fn declarations_survive_a_restart() {
         "CREATE EXTERNAL TABLE doc (id TEXT, city TEXT) STORED AS JSON LOCATION 'd*' \
          OPTIONS ('column.city' 'a.b[1]')",
         "CREATE EXTERNAL TABLE z (k TEXT, m TEXT, s DOUBLE) STORED AS ZSET LOCATION 'z*'",
+        "CREATE EXTERNAL TABLE x (k TEXT, id TEXT, ms BIGINT, seq TEXT, n TEXT) STORED AS STREAM \
+         LOCATION 'x*' \
+         OPTIONS ('column.ms' 'ms', 'column.seq' 'other', 'column.n' 'id')",
         "CREATE EXTERNAL TABLE gone (k TEXT, m TEXT) STORED AS SET LOCATION 's*'",
     ];
     let before = {
@@ -239,8 +412,10 @@ async fn declarations_survive_a_restart() {
         let shown = "SELECT table_name, column_name, data_type FROM information_schema.columns \
                      WHERE table_schema = 'public' ORDER BY 1, ordinal_position";
         let columns = ask(&session, shown).await.unwrap();
-        assert_eq!(columns.len(), 9, "{columns:?}");
+        assert_eq!(columns.len(), 14, "{columns:?}");
         assert_eq!(ask(&session, "SELECT count(*) FROM \"Fl ight\"").await.unwrap(), ["0"]);
+        house.xadd("x1", (1, 2), &[("ms", "70"), ("id", "the id"), ("other", "o")]);
+        assert_eq!(ask(&session, "SELECT * FROM x").await.unwrap(), ["1|1-2|70|o|the id"]);
         let again = "CREATE EXTERNAL TABLE doc (id TEXT) STORED AS HASH LOCATION 'x*'";
         assert_eq!(sqlstate(&ask(&session, again).await.unwrap_err()), "42P07");
         ask(&session, "CREATE EXTERNAL TABLE IF NOT EXISTS doc (id TEXT) STORED AS HASH LOCATION 'x*'")
@@ -285,6 +460,19 @@ async fn what_cannot_be_declared_is_refused_with_a_reason() {
     let session = house.session();
     for (statement, state, said) in [
         ("CREATE EXTERNAL TABLE t (id TEXT) STORED AS PARQUET LOCATION 'x*'", "42P16", "use HASH, STRING"),
+        ("CREATE EXTERNAL TABLE t STORED AS STREAM LOCATION 'x*'", "42P16", "needs its columns"),
+        ("CREATE EXTERNAL TABLE t (k TEXT, id TEXT) STORED AS STREAM LOCATION 'x'", "42P16", "exactly one *"),
+        (
+            "CREATE EXTERNAL TABLE t (k TEXT, ms INTERVAL) STORED AS STREAM LOCATION 'x*'",
+            "42P16",
+            "column ms cannot be of type",
+        ),
+        (
+            "CREATE EXTERNAL TABLE t (k TEXT, id TEXT) STORED AS STREAM LOCATION 'x*' \
+             OPTIONS ('column.n' 'n')",
+            "42P16",
+            "option column.n is not there",
+        ),
         ("CREATE EXTERNAL TABLE t (id TEXT) STORED AS HASH LOCATION 'x'", "42P16", "exactly one *"),
         ("CREATE EXTERNAL TABLE t (id TEXT) STORED AS HASH LOCATION '*x*'", "42P16", "exactly one *"),
         ("CREATE EXTERNAL TABLE t STORED AS HASH LOCATION 'x*'", "42P16", "needs its columns"),

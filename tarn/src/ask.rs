@@ -15,7 +15,8 @@ use tarn_resp::client::{Client, elements};
 
 /// Asks a running server in SQL, and prints the answer.
 ///
-/// The schema keyspace has the tables keys, strings, hashes, zsets, lists and sets; others are declared:
+/// The schema keyspace has the tables keys, strings, hashes, zsets, lists, sets and streams; others are
+/// declared:
 ///
 ///   CREATE EXTERNAL TABLE user (id TEXT, name TEXT, age INT) STORED AS HASH LOCATION 'user:*'
 ///

@@ -92,7 +92,8 @@ def test_sqlalchemy_sees_the_tables(engine):
     seen = sa.inspect(engine)
     assert "flight" in seen.get_table_names()
     assert set(seen.get_schema_names()) >= {"public", "keyspace"}
-    assert set(seen.get_table_names(schema="keyspace")) == {"hashes", "keys", "lists", "sets", "strings", "zsets"}
+    of_keyspace = {"hashes", "keys", "lists", "sets", "streams", "strings", "zsets"}
+    assert set(seen.get_table_names(schema="keyspace")) == of_keyspace
     types = {column["name"]: type(column["type"]) for column in seen.get_columns("flight")}
     assert types["dest"] is sa.TEXT and types["distance"] is sa.DOUBLE_PRECISION and types["seats"] is sa.INTEGER
     assert types["day"] is sa.DATE and types["price"] is sa.NUMERIC and types["gone"] is sa.BOOLEAN

@@ -55,6 +55,16 @@ const TABLES: &[Table] = &[
         &[("key", TEXT, Source::Key), ("index", NUMBER, Source::Index), ("value", TEXT, Source::Value)],
     ),
     ("sets", Layout::Elements(Kind::Set), &[("key", TEXT, Source::Key), ("member", TEXT, Source::Name)]),
+    (
+        "streams",
+        Layout::Elements(Kind::Stream),
+        &[
+            ("key", TEXT, Source::Key),
+            ("id", TEXT, Source::Id),
+            ("field", TEXT, Source::Name),
+            ("value", TEXT, Source::Value),
+        ],
+    ),
 ];
 
 /// The schema `keyspace`.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tarn_engine::record::Kind;
+use tarn_engine::value::ValueRef;
 use tarn_engine::{Engine, Entry};
 
 use crate::table::declaration::{Declaration, Layout};
@@ -28,6 +29,10 @@ pub(crate) fn rows_of(declaration: &Declaration, indexes: &[Arc<TableIndex>], en
 fn rows_for(shape: Layout, entry: &Entry) -> usize {
     match shape {
         Layout::Elements(Kind::String) | Layout::Keys | Layout::Fields | Layout::Documents => 1,
-        Layout::Elements(_) => entry.count(),
+        Layout::Elements(_) | Layout::Entries => match entry.value() {
+            // Consumer groups are elements of it, too.
+            ValueRef::Stream(stream) => stream.len(),
+            _ => entry.count(),
+        },
     }
 }

@@ -18,6 +18,8 @@ pub(crate) enum Cell<'a> {
     Bytes(Cow<'a, [u8]>),
     /// A number of ours: an index, a time to live, a size.
     Int(i64),
+    /// Milliseconds since the Unix epoch.
+    Time(u64),
     /// A score.
     Float(f64),
     /// A truth value of a JSON document.
@@ -31,6 +33,7 @@ impl Cell<'_> {
             Cell::Null => Cell::Null,
             Cell::Bytes(bytes) => Cell::Bytes(Cow::Borrowed(bytes)),
             Cell::Int(number) => Cell::Int(*number),
+            Cell::Time(ms) => Cell::Time(*ms),
             Cell::Float(number) => Cell::Float(*number),
             Cell::Bool(truth) => Cell::Bool(*truth),
         }
@@ -60,6 +63,8 @@ const SIGN: u64 = 1 << 63;
 const SIGN_WIDE: u128 = 1 << 127;
 /// Any number of so many digits fits a `BIGINT`.
 const DIGITS_MAX: usize = 18;
+const NANOS_IN_MS: i64 = 1_000_000;
+const MS_IN_DAY: u64 = 24 * 60 * 60 * 1000;
 
 impl<'a> Datum<'a> {
     /// Reads a cell as this type; `None`: it cannot be.
@@ -74,6 +79,12 @@ impl<'a> Datum<'a> {
                 DataType::Int64 => Some(Datum::Int(number)),
                 DataType::Float64 => Some(Datum::Float(number as f64)),
                 _ => Datum::read_written(&number, data_type),
+            },
+            Cell::Time(ms) => match data_type {
+                DataType::Int64 => i64::try_from(ms).ok().map(Datum::Int),
+                DataType::Timestamp(..) => i64::try_from(ms).ok()?.checked_mul(NANOS_IN_MS).map(Datum::Int),
+                DataType::Date32 => i32::try_from(ms / MS_IN_DAY).ok().map(|days| Datum::Int(days.into())),
+                _ => Datum::read_written(&ms, data_type),
             },
             Cell::Float(number) => match data_type {
                 DataType::Float64 => Some(Datum::real(number)),

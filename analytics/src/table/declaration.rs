@@ -15,7 +15,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DeclarationError {
     /// `STORED AS` names no kind of value.
-    #[error("STORED AS {0} is not there: use HASH, STRING, JSON, ZSET, LIST or SET")]
+    #[error("STORED AS {0} is not there: use HASH, STRING, JSON, ZSET, LIST, SET or STREAM")]
     Shape(String),
     /// The pattern has no `*`, or more than one.
     #[error("LOCATION '{0}' does not have exactly one *, which stands for the part of the key that varies")]
@@ -85,6 +85,8 @@ pub enum Shape {
     List,
     /// A row for each member of each set: key, member.
     Set,
+    /// A row for each entry of each stream: its ID, and a column for each of its fields that is named.
+    Stream,
 }
 
 impl Shape {
@@ -96,6 +98,7 @@ impl Shape {
             Shape::ZSet => Layout::Elements(Kind::ZSet),
             Shape::List => Layout::Elements(Kind::List),
             Shape::Set => Layout::Elements(Kind::Set),
+            Shape::Stream => Layout::Entries,
         }
     }
 }
@@ -111,6 +114,7 @@ impl FromStr for Shape {
             "ZSET" => Shape::ZSet,
             "LIST" => Shape::List,
             "SET" => Shape::Set,
+            "STREAM" => Shape::Stream,
             _ => return Err(DeclarationError::Shape(text.to_owned())),
         })
     }
@@ -125,6 +129,7 @@ impl fmt::Display for Shape {
             Shape::ZSet => "ZSET",
             Shape::List => "LIST",
             Shape::Set => "SET",
+            Shape::Stream => "STREAM",
         })
     }
 }
@@ -184,20 +189,38 @@ pub(crate) enum Source {
     TtlMs,
     /// Bytes of memory that key and value take.
     Bytes,
-    /// A field of a hash.
+    /// A field of a hash, or of an entry of a stream: the first of that name.
     Field(Box<[u8]>),
     /// The value at this path of a JSON document.
     Path(Box<[Step]>),
     /// The value at this path of a JSON document, or each element of an array there: a JSON array of texts.
     Each(Box<[Step]>),
-    /// The member of a set, or the name of a hash's field.
+    /// The member of a set, or the name of a field.
     Name,
-    /// The string, the element of a list, or the value of a hash's field.
+    /// The string, the element of a list, or the value of a field.
     Value,
     /// The score of a member.
     Score,
     /// The place in a list, from 0.
     Index,
+    /// The ID of an entry of a stream.
+    Id,
+    /// The first part of the ID: milliseconds since the Unix epoch, or a `TIMESTAMP`.
+    Ms,
+    /// The second part of the ID.
+    Seq,
+}
+
+impl Source {
+    /// The part of an ID that a column of this name shows, where no option says otherwise.
+    pub(crate) fn of_id(column: &str) -> Option<Source> {
+        match column {
+            "id" => Some(Source::Id),
+            "ms" => Some(Source::Ms),
+            "seq" => Some(Source::Seq),
+            _ => None,
+        }
+    }
 }
 
 /// A step of a path into a JSON document.
@@ -262,12 +285,15 @@ pub(crate) struct Declaration {
 pub(crate) enum Layout {
     /// A row for each key, whatever it holds.
     Keys,
-    /// A row for each element of values of this kind; a string is one.
+    /// A row for each element of values of this kind; a string is one. Those of streams are the fields of
+    /// their entries.
     Elements(Kind),
     /// A row for each hash.
     Fields,
     /// A row for each JSON document.
     Documents,
+    /// A row for each entry of each stream.
+    Entries,
 }
 
 impl Layout {
@@ -282,7 +308,8 @@ impl Layout {
             Layout::Elements(Kind::Set) => "SET",
             Layout::Elements(Kind::ZSet) => "ZSET",
             Layout::Elements(Kind::Hash | Kind::Json) => "HASHES",
-            Layout::Elements(Kind::Stream) => "STREAM",
+            Layout::Elements(Kind::Stream) => "STREAMS",
+            Layout::Entries => "STREAM",
         }
     }
 
@@ -293,6 +320,7 @@ impl Layout {
             Layout::Keys => true,
             Layout::Elements(wanted) => wanted == kind,
             Layout::Fields => kind == Kind::Hash,
+            Layout::Entries => kind == Kind::Stream,
             // Documents were kept in strings before there were any others.
             Layout::Documents => matches!(kind, Kind::Json | Kind::String),
         }
@@ -368,6 +396,11 @@ impl Declaration {
                 _ => continue,
             };
             let is_its_name = match source {
+                Source::Field(_)
+                    if self.shape == Layout::Entries && Source::of_id(field.name()).is_some() =>
+                {
+                    false
+                }
                 Source::Path(steps) => matches!(&**steps, [Step::Member(name)] if **name == **field.name()),
                 _ => named == *field.name(),
             };
@@ -497,7 +530,7 @@ impl Options {
     /// The source of each column.
     fn sources(&self, shape: Shape, fields: &[Arc<Field>]) -> Result<Vec<Source>, DeclarationError> {
         let (behind, wanted): (&[Source], _) = match shape {
-            Shape::Hash | Shape::Json => return self.named_sources(shape, fields),
+            Shape::Hash | Shape::Json | Shape::Stream => return self.named_sources(shape, fields),
             Shape::String => (&[Source::Value], "2 columns, for the key and the value"),
             Shape::ZSet => {
                 (&[Source::Name, Source::Score], "3 columns, for the key, the member and the score")
@@ -521,6 +554,10 @@ impl Options {
                 return Ok(Source::Key);
             }
             let name = self.named.get(field.name());
+            let of_id = Source::of_id(field.name()).filter(|_| shape == Shape::Stream && name.is_none());
+            if let Some(source) = of_id {
+                return Ok(source);
+            }
             let Some(name) = name.filter(|_| shape == Shape::Json) else {
                 let name = name.unwrap_or(field.name());
                 return Ok(match shape {

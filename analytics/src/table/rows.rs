@@ -10,7 +10,8 @@ use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use serde_json::Value;
 use tarn_engine::Entry;
-use tarn_engine::record::UnixMs;
+use tarn_engine::record::{Kind, UnixMs};
+use tarn_engine::value::stream::StreamEntry;
 use tarn_engine::value::{HashRef, ValueRef, is_same};
 
 use crate::table::cells::Column;
@@ -37,6 +38,8 @@ const LOOK_EACH: u64 = 64;
 const FRONT_BYTES: usize = 60;
 /// So many ranges of numbers are looked at one by one.
 const RANGES_FEW: usize = 4;
+/// So many fields of an entry of a stream are remembered by their places.
+const PLACES_MAX: usize = FIELDS_MAX * 4;
 /// Bytes of a name that is remembered.
 const NAME_BYTES_MAX: usize = 256;
 
@@ -57,11 +60,11 @@ pub(crate) struct Rows {
     /// The columns that are read: the wanted ones, and after them those that only conditions use.
     slots: Vec<Slot>,
     made: Made,
-    /// Where the field of a hash goes.
+    /// Where the field of a hash or of an entry of a stream goes.
     fields: HashMap<Box<[u8]>, usize>,
     /// Whether several columns show the same field.
     shares_fields: bool,
-    /// The fields of the last hash and where they went, in their order: the next one has the same as a rule.
+    /// The fields of the last one and where they went, in their order: the next has the same as a rule.
     guesses: Vec<(Vec<u8>, Option<usize>)>,
     /// Entries that were taken so far.
     taken: u64,
@@ -305,7 +308,9 @@ impl Rows {
             (Source::Field(name), ValueRef::Hash(hash)) if self.looks_up(hash) => {
                 entry.reach_of(hash.get(name)?)
             }
-            (Source::Key, _) if !matches!(self.declaration.shape, Layout::Elements(_)) => None,
+            (Source::Key, _) if !matches!(self.declaration.shape, Layout::Elements(_) | Layout::Entries) => {
+                None
+            }
             _ => Some(usize::MAX),
         };
         self.slots.iter().filter_map(of_slot).chain(entry.reach_of(entry.key())).max().unwrap_or_default()
@@ -337,7 +342,7 @@ impl Rows {
             let wanted = (self.batch - self.made.rows).min(ELEMENTS_IN_PART);
             let added = self.add(&entry, self.later_at, wanted);
             self.later_at += added;
-            if self.later_at >= self.elements_of(&entry) {
+            if added < wanted || self.later_at >= self.elements_of(&entry) {
                 self.later.pop_front();
                 self.later_at = 0;
             }
@@ -352,6 +357,7 @@ impl Rows {
     /// How many rows an entry has, if conditions are left aside.
     fn elements_of(&self, entry: &Entry) -> usize {
         match (self.declaration.shape, entry.value()) {
+            (Layout::Elements(_) | Layout::Entries, ValueRef::Stream(stream)) => stream.len(),
             (Layout::Elements(_), ValueRef::List(list)) => list.len(),
             (Layout::Elements(_), ValueRef::Set(set)) => set.len(),
             (Layout::Elements(_), ValueRef::ZSet(zset)) => zset.len(),
@@ -396,6 +402,8 @@ impl Rows {
             Layout::Keys => self.add_key(entry),
             Layout::Fields => self.add_hash(entry),
             Layout::Documents => self.add_document(entry),
+            Layout::Entries => return self.add_entries(entry, from, most),
+            Layout::Elements(Kind::Stream) => return self.add_fields(entry, from, most),
             Layout::Elements(_) => return self.add_elements(entry, from, most),
         }
         1
@@ -434,11 +442,7 @@ impl Rows {
             let (guesses, fields) = (&mut self.guesses, &self.fields);
             let mut place = 0;
             hash.for_each(|name, value| {
-                let at = match guesses.get(place) {
-                    Some((known, at)) if is_same(known, name) => *at,
-                    _ => guess(guesses, fields, place, name),
-                };
-                if let Some(at) = at {
+                if let Some(at) = where_to(guesses, fields, place, name) {
                     found[at] = Some(value);
                 }
                 place += 1;
@@ -459,6 +463,54 @@ impl Rows {
             Source::Each(steps) => texts_of(at_path(&document, steps)),
             source => other_cell(declaration, source, entry),
         });
+    }
+
+    fn add_entries(&mut self, entry: &Entry, from: usize, most: usize) -> usize {
+        let ValueRef::Stream(stream) = entry.value() else { return 0 };
+        let looks_up = self.slots.len() > FIELDS_MAX || self.shares_fields;
+        let mut added = 0;
+        for element in stream.iter_at(from).take(most) {
+            let mut found: [Option<&[u8]>; FIELDS_MAX] = [None; FIELDS_MAX];
+            if !looks_up && !self.fields.is_empty() {
+                let (guesses, fields) = (&mut self.guesses, &self.fields);
+                for (place, (name, value)) in element.fields.iter().enumerate() {
+                    if let Some(at) = where_to(guesses, fields, place, name) {
+                        found[at].get_or_insert(value);
+                    }
+                }
+            }
+            let (slots, declaration) = (&self.slots, &self.declaration);
+            let first = |wanted: &[u8]| element.fields.iter().find(|(name, _)| is_same(name, wanted));
+            let field = |at: usize| match &slots[at].source {
+                Source::Field(name) if looks_up => Some(first(name).map(|(_, value)| value)),
+                Source::Field(_) => Some(found[at]),
+                _ => None,
+            };
+            let other = |at: usize| {
+                id_cell(&slots[at].source, element).unwrap_or_else(|| key_cell(declaration, entry))
+            };
+            self.made.row_of_fields(slots, entry, field, other);
+            added += 1;
+        }
+        added
+    }
+
+    /// Adds a row for each field of the entries of a stream.
+    fn add_fields(&mut self, entry: &Entry, from: usize, most: usize) -> usize {
+        let ValueRef::Stream(stream) = entry.value() else { return 0 };
+        let (slots, declaration, made) = (&self.slots, &self.declaration, &mut self.made);
+        let mut added = 0;
+        for element in stream.iter_at(from).take(most) {
+            for (name, value) in element.fields.iter() {
+                made.row(slots, entry, |at| match &slots[at].source {
+                    Source::Name => bytes(name),
+                    Source::Value => bytes(value),
+                    source => id_cell(source, element).unwrap_or_else(|| key_cell(declaration, entry)),
+                });
+            }
+            added += 1;
+        }
+        added
     }
 
     fn add_elements(&mut self, entry: &Entry, from: usize, most: usize) -> usize {
@@ -494,7 +546,21 @@ impl Rows {
     }
 }
 
-/// Where the field at `place` of a hash goes, if it is wanted; to be guessed from now on.
+/// Where the field at `place` goes, if it is wanted.
+#[inline]
+fn where_to(
+    guesses: &mut Vec<(Vec<u8>, Option<usize>)>,
+    fields: &HashMap<Box<[u8]>, usize>,
+    place: usize,
+    name: &[u8],
+) -> Option<usize> {
+    match guesses.get(place) {
+        Some((known, at)) if is_same(known, name) => *at,
+        _ => guess(guesses, fields, place, name),
+    }
+}
+
+/// The same; to be guessed from now on.
 #[cold]
 fn guess(
     guesses: &mut Vec<(Vec<u8>, Option<usize>)>,
@@ -503,14 +569,15 @@ fn guess(
     name: &[u8],
 ) -> Option<usize> {
     let at = fields.get(name).copied();
-    if name.len() <= NAME_BYTES_MAX {
+    if name.len() <= NAME_BYTES_MAX && place < PLACES_MAX {
         if place >= guesses.len() {
-            guesses.resize_with(place + 1, Default::default);
+            // Names in between were too long. An empty one may be wanted, too.
+            guesses.resize_with(place + 1, || (Vec::new(), fields.get(&b""[..]).copied()));
         }
-        let (known, where_to) = &mut guesses[place];
+        let (known, goes_to) = &mut guesses[place];
         known.clear();
         known.extend_from_slice(name);
-        *where_to = at;
+        *goes_to = at;
     }
     at
 }
@@ -523,6 +590,21 @@ fn bytes(bytes: &[u8]) -> Cell<'_> {
 #[inline]
 fn key_cell<'e>(declaration: &Declaration, entry: &'e Entry) -> Cell<'e> {
     bytes(declaration.pattern.varying(entry.key()).unwrap_or_default())
+}
+
+/// A cell that shows the ID of an entry of a stream, or a part of it.
+fn id_cell(source: &Source, element: StreamEntry<'_>) -> Option<Cell<'static>> {
+    let text = |text: String| Cell::Bytes(Cow::Owned(text.into_bytes()));
+    match source {
+        Source::Id => Some(text(element.id.to_string())),
+        Source::Ms => Some(Cell::Time(element.id.ms)),
+        Source::Seq => Some(i64::try_from(element.id.seq).map_or_else(
+            // A `DECIMAL` has room for it.
+            |_| text(element.id.seq.to_string()),
+            Cell::Int,
+        )),
+        _ => None,
+    }
 }
 
 /// A cell that shows a field.
@@ -582,7 +664,8 @@ fn is_short(layout: Layout, entry: &Entry) -> bool {
         (_, ValueRef::Set(set)) => set.len() <= ELEMENTS_IN_PART,
         (_, ValueRef::ZSet(zset)) => zset.len() <= ELEMENTS_IN_PART,
         (_, ValueRef::Hash(hash)) => hash.len() <= ELEMENTS_IN_PART,
-        (_, ValueRef::Stream(stream)) => stream.len() <= ELEMENTS_IN_PART,
+        // An entry may have any number of fields.
+        (_, ValueRef::Stream(_)) => false,
     }
 }
 

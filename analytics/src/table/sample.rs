@@ -5,7 +5,7 @@
 //! they went in (`007`, or more digits than a `BIGINT` has) are texts.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
@@ -13,18 +13,19 @@ use serde_json::Value;
 use tarn_engine::Entry;
 use tarn_engine::record::Kind;
 use tarn_engine::value::ValueRef;
+use tarn_engine::value::stream::StreamRef;
 
 use crate::table::datum::{Cell, Datum};
-use crate::table::declaration::{Pattern, literal, quoted};
+use crate::table::declaration::{Pattern, Source, literal, quoted};
 use crate::table::rows::cell_of;
 
 /// Fields that are looked at, of all keys together.
 const FIELDS_MAX: usize = 500;
-/// Elements that are looked at, of one key.
+/// Elements that are looked at, of one key; of a stream, fields of its first entries.
 const ELEMENTS_MAX: usize = 256;
 /// Longer texts are no documents, as far as a sample goes.
 const DOCUMENT_BYTES_MAX: usize = 1 << 20;
-/// A field of fewer keys in a hundred is rare.
+/// A field of fewer keys, or entries of streams, in a hundred is rare.
 const RARE_PERCENT: f64 = 10.0;
 
 /// A type that values may be of.
@@ -36,6 +37,7 @@ const TYPES: [(&str, DataType); 5] = [
     ("TIMESTAMP", DataType::Timestamp(TimeUnit::Nanosecond, None)),
 ];
 const DATE: usize = 3;
+const TIMESTAMP: usize = 4;
 const NUMBERS: usize = 2;
 
 /// Which types read a value, as bits.
@@ -69,7 +71,7 @@ fn is_code(text: &str) -> bool {
 /// The properties that the values of a column share.
 #[derive(Clone, Debug)]
 struct Values {
-    /// In how many keys there is one.
+    /// In how many keys, or entries of streams, there is one.
     keys: u64,
     /// Types that read all of them.
     types: u8,
@@ -110,6 +112,9 @@ impl Values {
     }
 }
 
+/// A column of a proposal: its name, its type, and what is said of it.
+type ProposedColumn = (String, &'static str, Option<String>);
+
 /// Keys of a pattern, as far as they were looked at.
 pub(crate) struct Sample {
     text: String,
@@ -118,9 +123,13 @@ pub(crate) struct Sample {
     /// Keys by what they hold.
     kinds: HashMap<Kind, u64>,
     keys: Values,
-    /// The fields of hashes, and the members of documents.
+    /// The fields of hashes and of entries of streams, and the members of documents.
     hashes: Fields,
+    streams: Fields,
     documents: Fields,
+    /// Entries of streams that were looked at, and the times in their IDs.
+    entries: u64,
+    times: Values,
     /// Strings that are objects of JSON.
     objects: u64,
     /// The elements of collections and the texts of strings, by kind.
@@ -166,7 +175,10 @@ impl Sample {
             kinds: HashMap::new(),
             keys: Values::default(),
             hashes: Fields::default(),
+            streams: Fields::default(),
             documents: Fields::default(),
+            entries: 0,
+            times: Values::default(),
             objects: 0,
             elements: HashMap::new(),
         }
@@ -185,7 +197,7 @@ impl Sample {
         let elements = self.elements.entry(entry.kind()).or_default();
         let bytes = |bytes| Cell::Bytes(Cow::Borrowed(bytes));
         match entry.value() {
-            ValueRef::Stream(_) => {}
+            ValueRef::Stream(stream) => self.add_stream(stream),
             ValueRef::Hash(hash) => {
                 for (name, value) in hash.iter().take(ELEMENTS_MAX) {
                     self.hashes.add(name, &bytes(value));
@@ -219,6 +231,27 @@ impl Sample {
         }
     }
 
+    fn add_stream(&mut self, stream: StreamRef<'_>) {
+        let mut looked_at = 0;
+        for entry in stream.iter_at(0) {
+            if looked_at >= ELEMENTS_MAX {
+                self.streams.more = true;
+                break;
+            }
+            self.entries += 1;
+            self.times.add(&Cell::Time(entry.id.ms));
+            let mut names = HashSet::new();
+            for (name, value) in entry.fields.iter().take(ELEMENTS_MAX) {
+                looked_at += 1;
+                // A column shows the first of that name.
+                if names.insert(name) {
+                    self.streams.add(name, &Cell::Bytes(Cow::Borrowed(value)));
+                }
+            }
+            self.streams.more |= entry.fields.len() > ELEMENTS_MAX;
+        }
+    }
+
     /// The type of value of most keys.
     fn shape(&self) -> Option<(&'static str, u64)> {
         let count = |kind| self.kinds.get(&kind).copied().unwrap_or(0);
@@ -235,6 +268,7 @@ impl Sample {
             ("ZSET", count(Kind::ZSet)),
             ("LIST", count(Kind::List)),
             ("SET", count(Kind::Set)),
+            ("STREAM", count(Kind::Stream)),
         ];
         shapes.into_iter().filter(|(_, keys)| *keys > 0).rev().max_by_key(|(_, keys)| *keys)
     }
@@ -255,6 +289,7 @@ impl Sample {
         let of_fields = match shape {
             "HASH" => Some(&self.hashes),
             "JSON" => Some(&self.documents),
+            "STREAM" => Some(&self.streams),
             _ => None,
         };
         if let Some(fields) = of_fields {
@@ -268,7 +303,7 @@ impl Sample {
                 lines.push(format!("{} names of fields are not UTF-8, and have no columns", fields.unnamed));
             }
         }
-        let columns = self.columns(shape, of_shape);
+        let (columns, mut options) = self.columns(shape, of_shape);
         let name = self.table_name();
         let mut text = comment(&lines);
         let _ = writeln!(text, "CREATE EXTERNAL TABLE {} (", quoted(&name));
@@ -279,17 +314,21 @@ impl Sample {
         }
         let _ = write!(text, ") STORED AS {shape} LOCATION {}", literal(&self.text));
         if self.database > 0 {
-            let _ = write!(text, " OPTIONS (database '{}')", self.database);
+            options.insert(0, format!("database '{}'", self.database));
+        }
+        if !options.is_empty() {
+            let _ = write!(text, " OPTIONS ({})", options.join(", "));
         }
         text
     }
 
-    /// The columns with their types, and what is said of them.
-    fn columns(&self, shape: &str, keys: u64) -> Vec<(String, &'static str, Option<String>)> {
+    /// The columns with their types, and what is said of them; and options that name their fields.
+    fn columns(&self, shape: &str, keys: u64) -> (Vec<ProposedColumn>, Vec<String>) {
         let of_kind = |kind| self.elements.get(&kind).map_or("TEXT", Values::sql_type);
         let fields = match shape {
             "HASH" => &self.hashes,
             "JSON" => &self.documents,
+            "STREAM" => &self.streams,
             _ => {
                 let rest: &[(&str, &'static str)] = match shape {
                     "STRING" => &[("value", of_kind(Kind::String))],
@@ -299,22 +338,39 @@ impl Sample {
                 };
                 let key = ("key".to_owned(), self.keys.sql_type(), None);
                 let rest = rest.iter().map(|(name, sql_type)| ((*name).to_owned(), *sql_type, None));
-                return std::iter::once(key).chain(rest).collect();
+                return (std::iter::once(key).chain(rest).collect(), Vec::new());
             }
         };
         let mut named: Vec<_> = fields.by_name.iter().collect();
         named.sort_by(|a, b| b.1.keys.cmp(&a.1.keys).then_with(|| a.0.cmp(b.0)));
-        let free = |name: &String| !fields.by_name.contains_key(name);
-        let key =
-            ["id", "key"].into_iter().map(str::to_owned).chain((1..).map(|number| format!("key_{number}")));
+        let is_of_id = |name: &str| shape == "STREAM" && Source::of_id(name).is_some();
+        let free = |name: &String| !fields.by_name.contains_key(name) && !is_of_id(name);
+        let numbered = |name: &'static str| (1..).map(move |number| format!("{name}_{number}"));
+        let key = ["id", "key"].into_iter().map(str::to_owned).chain(numbered("key"));
         let key = key.into_iter().find(free).expect("there are endless names");
         let mut columns = vec![(key, self.keys.sql_type(), None)];
-        for (name, values) in named {
-            let percent = 100.0 * values.keys as f64 / keys.max(1) as f64;
-            let note = (percent < RARE_PERCENT).then(|| format!("rare: in {percent:.1} % of the keys"));
-            columns.push((name.clone(), values.sql_type(), note));
+        let (all, of_all) = if shape == "STREAM" { (self.entries, "entries") } else { (keys, "keys") };
+        if shape == "STREAM" {
+            let is_time = self.times.types & 1 << TIMESTAMP != 0;
+            columns.push(("id".to_owned(), "TEXT", None));
+            columns.push(("ms".to_owned(), if is_time { "TIMESTAMP" } else { "DECIMAL(20, 0)" }, None));
         }
-        columns
+        let mut options = Vec::new();
+        for (name, values) in named {
+            let percent = 100.0 * values.keys as f64 / all.max(1) as f64;
+            let note = (percent < RARE_PERCENT).then(|| format!("rare: in {percent:.1} % of the {of_all}"));
+            let mut column = name.clone();
+            if is_of_id(name) {
+                // A column of that name shows a part of the ID.
+                column = format!("field_{name}");
+                while !free(&column) {
+                    column.push('_');
+                }
+                options.push(format!("{} {}", literal(&format!("column.{column}")), literal(name)));
+            }
+            columns.push((column, values.sql_type(), note));
+        }
+        (columns, options)
     }
 
     /// The text before the part that varies, as far as it is a name.

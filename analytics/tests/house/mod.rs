@@ -11,6 +11,8 @@ use tarn_analytics::{Analytics, AnalyticsOptions, QueryError, Search, Session};
 use tarn_engine::io::ManualClock;
 use tarn_engine::record::{Batch, Change, Side, Write};
 use tarn_engine::session::Access;
+use tarn_engine::value::stream::StreamId;
+use tarn_engine::value::stream::element::put_entry;
 use tarn_engine::{Background, Engine};
 use tarn_engine::{Group, KeyHash};
 
@@ -94,6 +96,19 @@ impl House {
 
     pub(crate) fn rpush(&self, key: &str, element: &str) {
         let change = Change::ListPush { side: Side::Back, element: element.as_bytes().to_vec().into() };
+        self.change(0, 0, vec![(key.as_bytes().to_vec(), change)]);
+    }
+
+    /// Adds an entry with this ID to a stream.
+    pub(crate) fn xadd(&self, key: &str, id: (u64, u64), fields: &[(&str, &str)]) {
+        let fields = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let change = put_entry(StreamId::new(id.0, id.1), 1, fields);
+        self.change(0, 0, vec![(key.as_bytes().to_vec(), change)]);
+    }
+
+    /// Takes the entries below this ID away.
+    pub(crate) fn xtrim(&self, key: &str, below: (u64, u64)) {
+        let change = Change::StreamTrim { below: StreamId::new(below.0, below.1) };
         self.change(0, 0, vec![(key.as_bytes().to_vec(), change)]);
     }
 
