@@ -124,12 +124,20 @@ impl Chance {
     }
 
     fn request(&mut self) -> Vec<String> {
-        let mut words: Vec<String> = Vec::new();
         let key = self.key();
-        let mut begin = |parts: &[&str]| words.extend(parts.iter().map(|part| (*part).to_owned()));
         match self.rng.random_range(0..22) {
+            number @ 0..9 => self.of_entries(number, key),
+            number @ 9..16 => self.of_pending(number, key),
+            number => self.of_groups(number, key),
+        }
+    }
+
+    fn of_entries(&mut self, number: u32, key: &str) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        let mut begin = |parts: &[&str]| words.extend(parts.iter().map(|part| (*part).to_owned()));
+        match number {
             0..5 => {
-                begin(&["XADD", &key]);
+                begin(&["XADD", key]);
                 self.option(&mut words, 5, &["NOMKSTREAM"]);
                 if self.happens(15) {
                     self.trim(&mut words);
@@ -142,19 +150,19 @@ impl Chance {
                 self.option(&mut words, 1, &["odd"]);
             }
             5 => {
-                begin(&[self.of(&["XRANGE", "XREVRANGE"]), &key]);
+                begin(&[self.of(&["XRANGE", "XREVRANGE"]), key]);
                 words.extend([self.bound(), self.bound()]);
                 self.count(&mut words, 50);
             }
             6 => {
-                begin(&["XDEL", &key]);
+                begin(&["XDEL", key]);
                 words.extend((0..self.rng.random_range(1..4)).map(|_| self.id()));
             }
             7 => {
-                begin(&["XTRIM", &key]);
+                begin(&["XTRIM", key]);
                 self.trim(&mut words);
             }
-            8 => {
+            _ => {
                 begin(&["XREAD"]);
                 self.count(&mut words, 50);
                 words.push("STREAMS".to_owned());
@@ -162,6 +170,14 @@ impl Chance {
                 words.extend((0..streams).map(|_| self.key()));
                 words.extend((0..streams).map(|_| self.id()));
             }
+        }
+        words
+    }
+
+    fn of_pending(&mut self, number: u32, key: &str) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        let mut begin = |parts: &[&str]| words.extend(parts.iter().map(|part| (*part).to_owned()));
+        match number {
             9..12 => {
                 begin(&["XREADGROUP", "GROUP", &self.group(), &self.consumer()]);
                 self.count(&mut words, 80);
@@ -178,11 +194,11 @@ impl Chance {
                 }
             }
             12 => {
-                begin(&["XACK", &key, &self.group()]);
+                begin(&["XACK", key, &self.group()]);
                 words.extend((0..self.rng.random_range(1..4)).map(|_| self.id()));
             }
             13 => {
-                begin(&["XPENDING", &key, &self.group()]);
+                begin(&["XPENDING", key, &self.group()]);
                 if self.happens(60) {
                     self.option(&mut words, 15, &["IDLE", "0"]);
                     words.extend([self.bound(), self.bound(), self.of(&["0", "1", "5", "100"]).to_owned()]);
@@ -191,13 +207,7 @@ impl Chance {
                 }
             }
             14 => {
-                begin(&[
-                    "XCLAIM",
-                    &key,
-                    &self.group(),
-                    &self.consumer(),
-                    self.of(&["0", "0", "100000", "x"]),
-                ]);
+                begin(&["XCLAIM", key, &self.group(), &self.consumer(), self.of(&["0", "0", "100000", "x"])]);
                 words.extend((0..self.rng.random_range(1..4)).map(|_| self.id()));
                 self.option(&mut words, 20, &["FORCE"]);
                 self.option(&mut words, 20, &["JUSTID"]);
@@ -207,16 +217,24 @@ impl Chance {
                 let last = self.id();
                 self.option(&mut words, 10, &["LASTID", &last]);
             }
-            15 => {
-                begin(&["XAUTOCLAIM", &key, &self.group(), &self.consumer(), self.of(&["0", "100000"])]);
+            _ => {
+                begin(&["XAUTOCLAIM", key, &self.group(), &self.consumer(), self.of(&["0", "100000"])]);
                 words.push(self.id());
                 self.count(&mut words, 50);
                 self.option(&mut words, 20, &["JUSTID"]);
             }
+        }
+        words
+    }
+
+    fn of_groups(&mut self, number: u32, key: &str) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        let mut begin = |parts: &[&str]| words.extend(parts.iter().map(|part| (*part).to_owned()));
+        match number {
             16 => {
                 let subcommand =
                     self.of(&["CREATE", "CREATE", "SETID", "CREATECONSUMER", "DELCONSUMER", "DESTROY"]);
-                begin(&["XGROUP", subcommand, &key, &self.group()]);
+                begin(&["XGROUP", subcommand, key, &self.group()]);
                 match subcommand {
                     "CREATE" | "SETID" => {
                         let id = self.id();
@@ -229,25 +247,25 @@ impl Chance {
                 }
             }
             17 => {
-                begin(&["XINFO", "STREAM", &key]);
+                begin(&["XINFO", "STREAM", key]);
                 self.option(&mut words, 60, &["FULL"]);
                 self.count(&mut words, 30);
             }
-            18 => begin(&["XINFO", "GROUPS", &key]),
-            19 => begin(&["XINFO", "CONSUMERS", &key, &self.group()]),
+            18 => begin(&["XINFO", "GROUPS", key]),
+            19 => begin(&["XINFO", "CONSUMERS", key, &self.group()]),
             20 => {
-                begin(&["XSETID", &key, &self.id()]);
+                begin(&["XSETID", key, &self.id()]);
                 self.option(&mut words, 40, &["ENTRIESADDED", "300"]);
                 let deleted = self.id();
                 self.option(&mut words, 30, &["MAXDELETEDID", &deleted]);
             }
             _ => match self.rng.random_range(0..10) {
-                0 => begin(&["DEL", &key]),
-                1 => begin(&["COPY", &key, &self.key(), "REPLACE"]),
-                2 => begin(&["RENAME", &key, &self.key()]),
-                3 => begin(&["OBJECT", "ENCODING", &key]),
-                4 => begin(&["TYPE", &key]),
-                _ => begin(&["XLEN", &key]),
+                0 => begin(&["DEL", key]),
+                1 => begin(&["COPY", key, &self.key(), "REPLACE"]),
+                2 => begin(&["RENAME", key, &self.key()]),
+                3 => begin(&["OBJECT", "ENCODING", key]),
+                4 => begin(&["TYPE", key]),
+                _ => begin(&["XLEN", key]),
             },
         }
         words
