@@ -126,9 +126,9 @@ impl Chance {
     fn request(&mut self) -> Vec<String> {
         let key = self.key();
         match self.rng.random_range(0..22) {
-            number @ 0..9 => self.of_entries(number, key),
-            number @ 9..16 => self.of_pending(number, key),
-            number => self.of_groups(number, key),
+            number @ 0..9 => self.of_entries(number, &key),
+            number @ 9..16 => self.of_pending(number, &key),
+            number => self.of_groups(number, &key),
         }
     }
 
