@@ -66,6 +66,11 @@ const FLAG_NAMES: &[(Flags, &str)] = &[
     (Flags::ALLOW_BUSY, "allow_busy"),
 ];
 
+/// Whether clients are told of a flag: who reads and keeps what it has counted is no writer to them.
+fn is_told(flags: Flags, flag: Flags) -> bool {
+    flags.has(flag) && !(flag == Flags::WRITE && flags.has(Flags::READONLY))
+}
+
 /// ACL categories in the order of Redis.
 const CATEGORIES: &[&str] = &[
     "@keyspace",
@@ -103,6 +108,7 @@ fn categories(Row { group, command, .. }: Row) -> Vec<&'static str> {
         "set" => "@set",
         "sorted-set" => "@sortedset",
         "hash" => "@hash",
+        "hyperloglog" => "@hyperloglog",
         "stream" => "@stream",
         "connection" => "@connection",
         "generic" if command.categories.is_empty() => "@keyspace",
@@ -111,7 +117,7 @@ fn categories(Row { group, command, .. }: Row) -> Vec<&'static str> {
     let has = |flag| command.flags.has(flag);
     let implied = |name: &str| match name {
         "@read" => has(Flags::READONLY) && !has(Flags::SCRIPT),
-        "@write" => has(Flags::WRITE),
+        "@write" => is_told(command.flags, Flags::WRITE),
         "@admin" | "@dangerous" => has(Flags::ADMIN),
         "@pubsub" => has(Flags::PUBSUB),
         "@blocking" => has(Flags::BLOCKING),
@@ -175,7 +181,7 @@ fn describe(reply: &mut Writer<'_>, row: Row) {
     reply.bulk(row.name().as_bytes());
     reply.integer(command.arity.into());
     let flags: Vec<&str> =
-        FLAG_NAMES.iter().filter(|(flag, _)| command.flags.has(*flag)).map(|(_, name)| *name).collect();
+        FLAG_NAMES.iter().filter(|(flag, _)| is_told(command.flags, *flag)).map(|(_, name)| *name).collect();
     reply.set(flags.len());
     flags.iter().for_each(|flag| reply.simple(flag));
     let (first, last, step) = key_range(command);

@@ -27,6 +27,7 @@ mod functions;
 mod hashes;
 mod help;
 mod hotkeys;
+mod hyperloglog;
 mod info;
 mod json;
 mod json_arrays;
@@ -56,6 +57,7 @@ mod scripts;
 mod server;
 mod set_algebra;
 mod sets;
+mod sketch;
 mod sort;
 mod sql;
 mod stream_args;
@@ -129,6 +131,7 @@ const FAMILIES: &[Family] = &[
     ("sorted-set", zset_ranges::COMMANDS),
     ("sorted-set", zset_pops::COMMANDS),
     ("sorted-set", zset_algebra::COMMANDS),
+    ("hyperloglog", hyperloglog::COMMANDS),
     ("stream", streams::COMMANDS),
     ("stream", streams_reading::COMMANDS),
     ("stream", stream_groups::COMMANDS),

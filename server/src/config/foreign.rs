@@ -121,7 +121,6 @@ pub(super) static FOREIGN: &[D] = &[
     inert("activerehashing", BIT, "yes", Home::Inert("tables grow in small steps by themselves"))
         .does("yes"),
     inert("jemalloc-bg-thread", BIT, "yes", PROCESS),
-    inert("hll-sparse-max-bytes", BYTES, "3000", Home::Inert("there are no HyperLogLogs yet")),
     inert("stream-node-max-bytes", BYTES, "4096", OWN_NODES),
     inert("stream-node-max-entries", int(0, i64::MAX), "100", OWN_NODES),
 

@@ -188,6 +188,8 @@ pub struct Config {
     pub zset_max_listpack_entries: usize,
     /// Bytes of a member of such a sorted set.
     pub zset_max_listpack_value_bytes: usize,
+    /// Bytes of a HyperLogLog that is kept in its sparse form.
+    pub hll_sparse_max_bytes: u64,
     /// Who may use `DEBUG`.
     pub enable_debug_command: DebugAccess,
     /// Values of the Redis directives that Tarn takes without acting on them, by name.
@@ -393,6 +395,7 @@ impl Config {
             set_max_intset_entries: 0,
             zset_max_listpack_entries: 0,
             zset_max_listpack_value_bytes: 0,
+            hll_sparse_max_bytes: 0,
             enable_debug_command: DebugAccess::default(),
             inert: BTreeMap::new(),
         }

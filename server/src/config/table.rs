@@ -285,4 +285,6 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::run_time("zset-max-listpack-value", memory(0, i64::MAX), "64",
         field!(zset_max_listpack_value_bytes),
         "bytes of a member of such a sorted set").alias("zset-max-ziplist-value"),
+    Directive::run_time("hll-sparse-max-bytes", memory(0, i64::MAX), "3000", field!(hll_sparse_max_bytes),
+        "bytes of a HyperLogLog that has a form of its own while it is sparse"),
 ];
