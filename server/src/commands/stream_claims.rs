@@ -81,17 +81,17 @@ fn xpending<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     let wanted = args.get(at + 3);
     let (_, group) = found(cx, key, name)?;
     let now = cx.now();
-    let idle = |pending: &Pending<'_>| (now as i64 - pending.delivered as i64).max(0);
     let deferred = cx.reply.defer(count.min(9));
     let mut len = 0;
     let mut write = |pending: Pending<'_>| {
-        if min_idle != 0 && now as i64 - (pending.delivered as i64) < min_idle {
+        let idle = idle(now, &pending);
+        if min_idle != 0 && idle < min_idle {
             return false;
         }
         cx.reply.array(4);
         write_id(&mut cx.reply, pending.id);
         cx.reply.bulk(pending.consumer);
-        cx.reply.integer(idle(&pending));
+        cx.reply.integer(idle.max(0));
         cx.reply.integer(pending.deliveries as i64);
         len += 1;
         true
@@ -118,6 +118,11 @@ fn xpending<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     }
     cx.reply.finish_array(deferred, len);
     Ok(())
+}
+
+/// For how many milliseconds nobody got an entry; a payload may say that somebody did after now.
+fn idle(now: u64, pending: &Pending<'_>) -> i64 {
+    (now as i64).saturating_sub(i64::try_from(pending.delivered).unwrap_or(i64::MAX))
 }
 
 fn summarize(cx: &mut Context<'_, '_>, group: GroupRef<'_>) {
@@ -220,9 +225,8 @@ struct Claims<'c, 'a> {
 }
 
 impl<'a> Claims<'_, 'a> {
-    fn claim(&mut self, cx: &mut Context<'_, 'a>, id: StreamId, delivered: u64, deliveries: u64) {
-        let pending = Pending { id, consumer: self.consumer, delivered, deliveries };
-        cx.write(self.key, element::put_pending(self.name, &pending));
+    fn claim(&mut self, cx: &mut Context<'_, 'a>, pending: &Pending<'_>) {
+        cx.write(self.key, element::put_pending(self.name, pending));
         self.has_claimed = true;
     }
 
@@ -255,10 +259,7 @@ fn xclaim<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     // An ID may come twice.
     let mut seen = HashMap::new();
     for id in ids {
-        let before = seen
-            .get(&id)
-            .copied()
-            .unwrap_or_else(|| group.pending(id).map(|pending| (pending.delivered, pending.deliveries)));
+        let before: Option<Pending<'_>> = seen.get(&id).copied().unwrap_or_else(|| group.pending(id));
         let Some(entry) = stream.get(id) else {
             if before.is_some() {
                 cx.write(key, element::remove_pending(name, id));
@@ -266,20 +267,19 @@ fn xclaim<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
             }
             continue;
         };
-        let (last, deliveries) = match before {
-            Some(before) => before,
-            None if options.forces => (0, 1),
+        let deliveries = match before {
+            Some(before) if min_idle > 0 && idle(now, &before) < min_idle => continue,
+            Some(before) => before.deliveries,
+            None if options.forces => 1,
             None => continue,
         };
-        if before.is_some() && min_idle > 0 && (now as i64).wrapping_sub(last as i64) < min_idle {
-            continue;
-        }
         let deliveries = match options.deliveries.and_then(|count| u64::try_from(count).ok()) {
             Some(count) => count,
             None => deliveries.saturating_add(u64::from(!options.only_ids)),
         };
-        claims.claim(cx, id, delivered, deliveries);
-        seen.insert(id, Some((delivered, deliveries)));
+        let pending = Pending { id, consumer, delivered, deliveries };
+        claims.claim(cx, &pending);
+        seen.insert(id, Some(pending));
         match options.only_ids {
             true => write_id(&mut cx.reply, id),
             false => write_entry(&mut cx.reply, &entry),
@@ -327,10 +327,11 @@ fn xautoclaim<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
             gone.push(next.id);
             continue;
         };
-        if min_idle > 0 && (now as i64).wrapping_sub(next.delivered as i64) < min_idle {
+        if min_idle > 0 && idle(now, &next) < min_idle {
             continue;
         }
-        claims.claim(cx, next.id, now, next.deliveries.saturating_add(u64::from(!only_ids)));
+        let deliveries = next.deliveries.saturating_add(u64::from(!only_ids));
+        claims.claim(cx, &Pending { consumer, delivered: now, deliveries, ..next });
         claimed.push(entry);
     }
     let goes_on = pending.peek().map_or(StreamId::MIN, |next| next.id);

@@ -116,7 +116,7 @@ pub(super) fn ordinal_of(stream: StreamRef<'_>, head: &StreamHead, id: StreamId)
     let is_whole = head.max_deleted_id == StreamId::MIN || head.max_deleted_id < first;
     match id.cmp(&first) {
         std::cmp::Ordering::Less if is_whole => Some(added.saturating_sub(len)),
-        std::cmp::Ordering::Equal if is_whole => Some((added + 1).saturating_sub(len)),
+        std::cmp::Ordering::Equal if is_whole => Some(added.saturating_add(1).saturating_sub(len)),
         _ => None,
     }
 }
@@ -174,7 +174,9 @@ impl<'c, 'a: 'c> GroupReader<'c, 'a> {
         for entry in self.stream.iter_from(from).take(count) {
             let id = entry.id;
             self.state.entries_read = match self.state.entries_read {
-                Some(read) if !may_miss_some_from(self.stream, &self.head, id) => Some(read + 1),
+                Some(read) if !may_miss_some_from(self.stream, &self.head, id) => {
+                    Some(read.saturating_add(1))
+                }
                 _ => ordinal_of(self.stream, &self.head, id),
             };
             self.state.last_id = id;

@@ -28,6 +28,11 @@ const RANGE: usize = 100;
 /// Sets and sorted sets, and members of each.
 const SETS: u64 = 100;
 const MEMBERS: u64 = 1_000;
+/// Streams, and entries of each.
+const STREAMS: u64 = 100;
+const ENTRIES: u64 = 1_000;
+/// HyperLogLogs.
+const SKETCHES: u64 = 100;
 /// Keys of an MSET.
 const MSET_KEYS: usize = 10;
 /// SETs of a transaction.
@@ -41,6 +46,8 @@ const SET: Arg = Arg::Key { prefix: "set:", digits: 8, scattered: false };
 /// Not the keys of other families: requests of theirs may still be on their way.
 const COUNTER: Arg = Arg::Key { prefix: "count:", digits: 8, scattered: false };
 const SORTED_SET: Arg = Arg::Key { prefix: "board:", digits: 8, scattered: false };
+const STREAM: Arg = Arg::Key { prefix: "stream:", digits: 8, scattered: false };
+const SKETCH: Arg = Arg::Key { prefix: "seen:", digits: 8, scattered: false };
 const SCORE: Arg = Arg::Number { prefix: "", digits: 7, below: 10_000_000 };
 /// From 10,000 to 19,999: no key expires while it is measured.
 const SECONDS: Arg = Arg::Number { prefix: "1", digits: 4, below: 10_000 };
@@ -66,6 +73,18 @@ named! {
         Sadd = "sadd",
         /// A member of a sorted set of 1,000.
         Zadd = "zadd",
+        /// An entry of a stream of about 1,000.
+        Xadd = "xadd",
+        /// The first 10 entries of a stream of 1,000, by `XRANGE`.
+        Xrange = "xrange",
+        /// The same by `XREAD`.
+        Xread = "xread",
+        /// An entry that is added, and then read by a consumer of a group. Both are one request.
+        Xreadgroup = "xreadgroup",
+        /// An element of a HyperLogLog.
+        Pfadd = "pfadd",
+        /// The count of a HyperLogLog that does not change.
+        Pfcount = "pfcount",
         /// Keys that come and go.
         Del = "del",
         /// An expiry.
@@ -131,6 +150,36 @@ fn request(name: &'static str, arguments: &[Arg]) -> Request {
 }
 
 impl Family {
+    /// The requests of a family of streams.
+    fn of_streams(self, setting: &Setting) -> Case {
+        let text = Arg::Text;
+        let trimmed = [STREAM, text("MAXLEN"), text("~"), text("1000"), text("*"), text("field"), ELEMENT];
+        let add = request("XADD", &trimmed);
+        let adds = (setting.scaled(STREAMS * ENTRIES), Mix::in_order(add.clone(), STREAMS));
+        let (name, data, own) = match self {
+            Family::Xadd => ("XADD", adds, add),
+            Family::Xrange => {
+                let own = request("XRANGE", &[STREAM, text("-"), text("+"), text("COUNT"), text("10")]);
+                ("XRANGE of 10", adds, own)
+            }
+            Family::Xread => {
+                let own = request("XREAD", &[text("COUNT"), text("10"), text("STREAMS"), STREAM, text("0")]);
+                ("XREAD of 10", adds, own)
+            }
+            _ => {
+                let make = [text("CREATE"), STREAM, text("readers"), text("$"), text("MKSTREAM")];
+                let groups = (STREAMS, Mix::in_order(request("XGROUP", &make), STREAMS));
+                let group =
+                    [text("GROUP"), text("readers"), text("one"), text("NOACK"), text("COUNT"), text("1")];
+                let read =
+                    request("XREADGROUP", &[&group[..], &[text("STREAMS"), STREAM, text(">")]].concat());
+                ("XADD and XREADGROUP", groups, Request::joined(&[add, read]))
+            }
+        };
+        let mix = Mix::of(own, Keys::new(KeyChoice::Uniform, STREAMS));
+        Case { name, data, mix, pipelines: &[1, 16, 64] }
+    }
+
     /// The requests, at the scale of the setting.
     fn case(self, setting: &Setting) -> Case {
         let records = setting.scaled(RECORDS);
@@ -191,6 +240,17 @@ impl Family {
                 let adds = setting.scaled(SETS * MEMBERS * 3 / 2);
                 let data = (adds, Mix::in_order(own.clone(), SETS));
                 Case { data, ..case(name, own.clone(), 1, of(own, SETS)) }
+            }
+            Family::Xadd | Family::Xrange | Family::Xread | Family::Xreadgroup => self.of_streams(setting),
+            Family::Pfadd | Family::Pfcount => {
+                let element = Arg::Number { prefix: "user:", digits: 7, below: 10_000_000 };
+                let add = request("PFADD", &[SKETCH, element]);
+                let (name, own) = match self {
+                    Family::Pfadd => ("PFADD", add.clone()),
+                    _ => ("PFCOUNT", request("PFCOUNT", &[SKETCH])),
+                };
+                let data = (setting.scaled(RECORDS), Mix::in_order(add.clone(), SKETCHES));
+                Case { data, ..case(name, add, 1, of(own, SKETCHES)) }
             }
             Family::Del => case("SET 50 % DEL 50 %", set(), records, halves(set(), request("DEL", &[KEY]))),
             Family::Expire => case("EXPIRE", set(), records, of(request("EXPIRE", &[KEY, SECONDS]), records)),
