@@ -1,7 +1,7 @@
 //! Streams: entries in the order of their IDs, and the consumer groups that read them.
 //!
 //! A stream is an ordered collection of *elements*, each a name with a value and the `Lsn` of its newest
-//! record, as the fields of a hash are. See [`element`] for what they are and [`order`] for how they stand.
+//! record, as the fields of a hash are. See [`element`] for what they are and `order` for how they stand.
 //! Commands never take away the *head*, so a stream that lost its last entry stays, as in Redis.
 //!
 //! What a stream knows of its newest entry is derived: an entry says how many were added up to it, so that an
