@@ -15,6 +15,8 @@ use crate::blob::listpack::{Builder, Items};
 use crate::error::{BlobError, Damage};
 use crate::format::STRING_BYTES_MAX;
 
+/// Bytes of the length of a part of an element at most.
+const LENGTH_BYTES_MAX: u64 = 5;
 const DELETED: i64 = 1;
 const SAME_FIELDS: i64 = 2;
 
@@ -113,7 +115,10 @@ fn walk_items(
             continue;
         }
         live += 1;
-        if bytes > STRING_BYTES_MAX {
+        // As an element of a stream it has the lengths of its parts besides.
+        if bytes.saturating_add(LENGTH_BYTES_MAX.saturating_mul(len.saturating_mul(2).saturating_add(4)))
+            > STRING_BYTES_MAX
+        {
             return Err(Fault::Other(Damage::StringTooLong(bytes)));
         }
         let fields = match shares {

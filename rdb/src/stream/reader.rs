@@ -12,6 +12,8 @@ use std::io::Read;
 
 const PENDING: &str = "what is pending in a stream";
 const ID_BYTES: usize = 16;
+/// Bytes that the name of an element has beside those of group and consumer, at most.
+const NAME_BYTES: u64 = 64;
 /// ID and time.
 const PENDING_BYTES: usize = ID_BYTES + 8;
 
@@ -111,6 +113,8 @@ impl<R: Read> Reader<'_, R> {
             "the ID of an entry is greater than its last ID"
         } else if entries_added < count {
             "it has more entries than were added to it"
+        } else if i64::try_from(entries_added).is_err() {
+            "more entries were added to it than can be counted"
         } else {
             let head = StreamHead { last_id, entries_added, max_deleted_id };
             self.visitor.stream(&head);
@@ -129,6 +133,9 @@ impl<R: Read> Reader<'_, R> {
     ) -> Result<(), ReadError> {
         let offset = self.source.offset();
         self.source.string(name)?;
+        if name.len() as u64 + NAME_BYTES > STRING_BYTES_MAX {
+            return Err(damaged(offset, Damage::StringTooLong(name.len() as u64)));
+        }
         if !self.names.is_first_of(GROUPS, name) {
             return Err(damaged(offset, Damage::Stream("two of its groups have the same name")));
         }
@@ -175,7 +182,7 @@ impl<R: Read> Reader<'_, R> {
         let offset = self.source.offset();
         self.source.string(name)?;
         let names_bytes = group.len() as u64 + name.len() as u64;
-        if names_bytes + PENDING_BYTES as u64 * 2 > STRING_BYTES_MAX {
+        if names_bytes + NAME_BYTES > STRING_BYTES_MAX {
             return Err(damaged(offset, Damage::StringTooLong(names_bytes)));
         }
         if !self.names.is_first_of(number, name) {

@@ -146,8 +146,8 @@ pub(super) struct Trim {
 }
 
 impl Trim {
-    /// The first entry that stays, as an ID below which all go, if any goes.
-    pub(super) fn below(&self, stream: StreamRef<'_>) -> Option<(usize, StreamId)> {
+    /// How many entries go, and the ID below which they do; none, if that of the greatest ID is among them.
+    pub(super) fn below(&self, stream: StreamRef<'_>) -> Option<(usize, Option<StreamId>)> {
         self.below_with(stream, None)
     }
 
@@ -164,7 +164,7 @@ impl Trim {
         &self,
         stream: StreamRef<'_>,
         added: Option<StreamId>,
-    ) -> Option<(usize, StreamId)> {
+    ) -> Option<(usize, Option<StreamId>)> {
         let there = stream.len();
         let len = there + usize::from(added.is_some());
         let mut removed = match self.bound {
@@ -188,7 +188,7 @@ impl Trim {
             Some(added) if removed == there => Some(added),
             _ => added.or(stream.last().map(|last| last.id)).and_then(StreamId::next),
         });
-        Some((removed, below.unwrap_or(StreamId::MAX)))
+        Some((removed, below))
     }
 }
 

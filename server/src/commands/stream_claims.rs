@@ -7,7 +7,7 @@ use tarn_engine::value::stream::{Consumer, GroupRef, GroupState, Pending, Stream
 use tarn_resp::{Args, parse_i64};
 
 use super::stream_args::{id, interval, start, write_id};
-use super::stream_groups::no_key_or_group;
+use super::stream_groups::{Budget, check_names, no_key_or_group};
 use super::streams::{count, write_entry};
 use crate::error::{CommandError, printable};
 use crate::execute::command::{Command, row};
@@ -243,6 +243,7 @@ impl<'a> Claims<'_, 'a> {
 fn xclaim<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let (key, name, consumer) = (args.at(1), args.at(2), args.at(3));
     let (stream, group) = found(cx, key, name)?;
+    check_names(name, consumer)?;
     const INVALID: CommandError = CommandError::text("ERR Invalid min-idle-time argument for XCLAIM");
     let min_idle = parse_i64(args.at(4)).ok_or(INVALID)?.max(0);
     let ids: Vec<StreamId> = args.tail(5).iter().map_while(|text| id(text).ok()).collect();
@@ -256,10 +257,12 @@ fn xclaim<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     let mut claims = Claims { key, name, group, consumer, has_claimed: false };
     let deferred = cx.reply.defer(ids.len());
     let mut len = 0;
+    let mut budget = Budget::new(cx, name, consumer);
     // An ID may come twice.
     let mut seen = HashMap::new();
     for id in ids {
         let before: Option<Pending<'_>> = seen.get(&id).copied().unwrap_or_else(|| group.pending(id));
+        budget.take_one()?;
         let Some(entry) = stream.get(id) else {
             if before.is_some() {
                 cx.write(key, element::remove_pending(name, id));
@@ -313,12 +316,15 @@ fn xautoclaim<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
         }
     }
     let (stream, group) = found(cx, key, name)?;
+    check_names(name, consumer)?;
     let now = cx.now();
+    let mut budget = Budget::new(cx, name, consumer);
     let mut claims = Claims { key, name, group, consumer, has_claimed: false };
     let mut pending = group.pending_from(from).peekable();
     let (mut claimed, mut gone) = (Vec::new(), Vec::new());
     for _ in 0..most.saturating_mul(ATTEMPTS) {
-        if claimed.len() + gone.len() == most {
+        let done = claimed.len() + gone.len();
+        if done == most || !budget.takes_one() && done > 0 {
             break;
         }
         let Some(next) = pending.next() else { break };

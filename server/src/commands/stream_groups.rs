@@ -94,6 +94,44 @@ pub(super) fn no_key_or_group(key: &[u8], group: &[u8]) -> CommandError {
     CommandError::owned(format!("NOGROUP No such key '{key}' or consumer group '{group}'"))
 }
 
+/// Refuses names that the elements of a group could not have.
+pub(super) fn check_names(group: &[u8], consumer: &[u8]) -> Result<(), CommandError> {
+    if group.len() + consumer.len() > element::NAMES_BYTES_MAX {
+        return Err(CommandError::text("ERR the names of group and consumer are too long"));
+    }
+    Ok(())
+}
+
+/// Bounds what one command changes: an element has the names of its group and its consumer, which are short
+/// but for those of somebody who wants to fill the memory.
+pub(super) struct Budget {
+    left: u64,
+    /// Bytes of an element, about.
+    each: u64,
+}
+
+impl Budget {
+    pub(super) fn new(cx: &Context<'_, '_>, group: &[u8], consumer: &[u8]) -> Budget {
+        // The name and the consumer of what is pending, and the name of what follows from it.
+        let each = 2 * (group.len() + consumer.len()) as u64 + 64;
+        Budget { left: cx.server.live.query_buffer_limit_bytes(), each }
+    }
+
+    /// Whether one element more may be changed.
+    pub(super) fn takes_one(&mut self) -> bool {
+        let takes = self.left >= self.each;
+        self.left = self.left.saturating_sub(self.each);
+        takes
+    }
+
+    /// As `takes_one`, for who cannot do a part.
+    pub(super) fn take_one(&mut self) -> Result<(), CommandError> {
+        const TOO_MUCH: CommandError =
+            CommandError::text("ERR the command changes more at once than client-query-buffer-limit bytes");
+        if self.takes_one() { Ok(()) } else { Err(TOO_MUCH) }
+    }
+}
+
 /// Whether entries from this one on may have been removed that were not the first.
 pub(super) fn may_miss_some_from(stream: StreamRef<'_>, head: &StreamHead, from: StreamId) -> bool {
     let deleted = head.max_deleted_id;
@@ -170,12 +208,16 @@ impl<'c, 'a: 'c> GroupReader<'c, 'a> {
     pub(super) fn reply_new(&mut self, cx: &mut Context<'_, 'a>, count: usize, is_pending: bool) {
         let deferred = cx.reply.defer(count.min(9));
         let (now, mut len) = (cx.now(), 0);
+        let mut budget = Budget::new(cx, self.group.name(), self.consumer);
         let from = self.state.last_id.next().unwrap_or(StreamId::MAX);
         for entry in self.stream.iter_from(from).take(count) {
+            if is_pending && !budget.takes_one() && len > 0 {
+                break;
+            }
             let id = entry.id;
             self.state.entries_read = match self.state.entries_read {
                 Some(read) if !may_miss_some_from(self.stream, &self.head, id) => {
-                    Some(read.saturating_add(1))
+                    read.checked_add(1).filter(|read| i64::try_from(*read).is_ok())
                 }
                 _ => ordinal_of(self.stream, &self.head, id),
             };
@@ -197,9 +239,13 @@ impl<'c, 'a: 'c> GroupReader<'c, 'a> {
     pub(super) fn reply_history(&mut self, cx: &mut Context<'_, 'a>, behind: StreamId, count: usize) {
         let deferred = cx.reply.defer(count.min(9));
         let mut len = 0;
+        let mut budget = Budget::new(cx, self.group.name(), self.consumer);
         let from = behind.next();
         let ids = from.into_iter().flat_map(|from| self.group.owned_from(self.consumer, from)).take(count);
         for id in ids {
+            if !budget.takes_one() && len > 0 {
+                break;
+            }
             len += 1;
             let Some(entry) = self.stream.get(id) else {
                 cx.reply.array(2);
@@ -245,7 +291,11 @@ fn xack<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
         ids.dedup();
     }
     ids.retain(|id| group.pending(*id).is_some());
-    ids.iter().for_each(|id| cx.write(key, element::remove_pending(name, *id)));
+    let mut budget = Budget::new(cx, name, b"");
+    for id in &ids {
+        budget.take_one()?;
+        cx.write(key, element::remove_pending(name, *id));
+    }
     cx.reply.integer(ids.len() as i64);
     Ok(())
 }
@@ -283,6 +333,7 @@ fn options(args: Args<'_>, subcommand: &str) -> Result<Options, CommandError> {
 fn create<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let Options { makes_stream, entries_read } = options(args, "create")?;
     let (key, name) = (args.at(2), args.at(3));
+    check_names(name, b"")?;
     let stream = cx.stream(key)?;
     if stream.is_none() && !makes_stream {
         return Err(NO_STREAM);
@@ -346,6 +397,7 @@ fn keep_head<'a>(cx: &mut Context<'_, 'a>, key: &'a [u8], stream: StreamRef<'_>)
 
 fn create_consumer<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let (key, name, consumer) = (args.at(2), args.at(3), args.at(4));
+    check_names(name, consumer)?;
     let (_, group) = found(cx, key, name)?;
     let is_new = group.consumer(consumer).is_none();
     if is_new {
@@ -361,7 +413,9 @@ fn remove_consumer<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), C
     let (_, group) = found(cx, key, name)?;
     let mut pending = 0;
     if group.consumer(consumer).is_some() {
+        let mut budget = Budget::new(cx, name, b"");
         for id in group.owned_from(consumer, StreamId::MIN) {
+            budget.take_one()?;
             cx.write(key, element::remove_pending(name, id));
             pending += 1;
         }

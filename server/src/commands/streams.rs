@@ -2,7 +2,7 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use tarn_engine::record::{Change, Kind};
+use tarn_engine::record::{BYTES_MAX, Change, Kind};
 use tarn_engine::value::stream::{Fields, StreamEntry, StreamHead, StreamId, element};
 use tarn_engine::value::{StreamRef, ValueRef};
 use tarn_resp::{Args, Writer};
@@ -40,6 +40,9 @@ pub(super) const COMMANDS: &[Command] = &[
         .keys(&[KeySpec::one(&["RW", "update"])])
         .complexity("O(log N)"),
 ];
+
+/// Bytes that an entry has for the length of a field or a value, at most.
+const PART_BYTES: usize = 5;
 
 const TOO_SMALL: CommandError =
     CommandError::text("ERR The ID specified in XADD is equal or smaller than the target stream top item");
@@ -81,6 +84,10 @@ fn xadd<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
     if head.last_id == StreamId::MAX {
         return Err(EXHAUSTED);
     }
+    let parts = args.tail(fields_at);
+    if parts.total_bytes() + PART_BYTES * (parts.len() + 4) > BYTES_MAX {
+        return Err(CommandError::text("ERR Elements are too large to be stored"));
+    }
     let id = next_id(wanted, head.last_id, cx.now())?;
     let entries_added = head.entries_added.saturating_add(1);
     let pairs =
@@ -91,15 +98,24 @@ fn xadd<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
         (None, _) => None,
         (Some(trim), Some(stream)) => trim.below_with(stream, Some(id)),
         // The only entry goes, or none does.
-        (Some(trim), None) => trim.takes_the_only(id).then_some((1, id.next().unwrap_or(StreamId::MAX))),
+        (Some(trim), None) => trim.takes_the_only(id).then_some((1, id.next())),
     };
     if let Some((_, below)) = removal {
-        if below > id {
+        let takes_all = below.is_none_or(|below| below > id);
+        if takes_all {
             cx.write(key, element::put_head(&StreamHead { last_id: id, entries_added, ..head }));
         }
-        cx.write(key, Change::StreamTrim { below });
+        trim_below(cx, key, below);
     }
     Ok(())
+}
+
+/// Removes the entries below an ID; all of them, that of the greatest ID too, if there is none.
+fn trim_below<'a>(cx: &mut Context<'_, 'a>, key: &'a [u8], below: Option<StreamId>) {
+    cx.write(key, Change::StreamTrim { below: below.unwrap_or(StreamId::MAX) });
+    if below.is_none() {
+        cx.write(key, element::remove_entry(StreamId::MAX));
+    }
 }
 
 fn xlen<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
@@ -217,10 +233,10 @@ fn xtrim<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
     let stream = cx.stream(key)?;
     let removal = stream.and_then(|stream| trim.below(stream));
     if let (Some(stream), Some((_, below))) = (stream, removal) {
-        if stream.last().is_some_and(|last| below > last.id) {
+        if stream.last().is_some_and(|last| below.is_none_or(|below| below > last.id)) {
             cx.write(key, element::put_head(&stream.head()));
         }
-        cx.write(key, Change::StreamTrim { below });
+        trim_below(cx, key, below);
     }
     cx.reply.integer(removal.map_or(0, |(removed, _)| removed as i64));
     Ok(())

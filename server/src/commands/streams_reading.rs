@@ -10,7 +10,7 @@ use tarn_engine::value::{StreamRef, ValueRef};
 use tarn_resp::{Args, OwnedArgs, Protocol, Writer, parse_i64};
 
 use super::stream_args::id;
-use super::stream_groups::GroupReader;
+use super::stream_groups::{GroupReader, check_names};
 use super::streams::{count, write_entry};
 use crate::error::{CommandError, printable};
 use crate::execute::command::{Command, row};
@@ -23,10 +23,26 @@ const READ_GROUP: Flags = Flags::WRITE.with(Flags::BLOCKING).with(Flags::MOVABLE
 /// The first half of what follows the word, which stands at `from` or behind it.
 const fn keys_behind(from: i32) -> KeySpec {
     KeySpec {
-        begin: Begin::Keyword("STREAMS", from),
+        begin: Begin::Option("STREAMS", from, first_key),
         find: Find::Range { last: -1, step: 1, limit: 2 },
         flags: &["RO", "access"],
     }
+}
+
+/// Where the first key stands, as `Reading::parse` finds it: values of options may look like others.
+fn first_key(args: Args<'_>) -> Option<usize> {
+    let mut at = 1;
+    while at < args.len() {
+        let is = |option: &str| args.at(at).eq_ignore_ascii_case(option.as_bytes());
+        let more = args.len() - at - 1;
+        at += match () {
+            () if more > 0 && is("streams") => return Some(at + 1),
+            () if more > 0 && (is("block") || is("count")) => 2,
+            () if more > 1 && is("group") => 3,
+            () => 1,
+        };
+    }
+    None
 }
 
 /// The rows of this family.
@@ -230,6 +246,7 @@ fn reply_found(cx: &mut Context<'_, '_>, found: &[(&[u8], &Entry, Range<usize>)]
 fn xreadgroup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let reading = Reading::parse(cx, args, true)?;
     let Some((group, consumer)) = reading.group else { return Err(CommandError::Syntax) };
+    check_names(group, consumer)?;
     for (key, from) in reading.streams() {
         let stream = stream(cx, key)?;
         if stream.and_then(|(_, stream)| stream.group(group)).is_none() {

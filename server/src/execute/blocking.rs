@@ -155,6 +155,8 @@ pub struct Blocking {
     queues: Mutex<HashMap<Place, VecDeque<Arc<Waiter>>>>,
     /// How many are in the queues.
     waiting: AtomicUsize,
+    /// How many of them read streams on behalf of groups.
+    groups: AtomicUsize,
     /// Those that no key can serve (`WAIT`, `WAITAOF`).
     keyless: Mutex<Vec<Arc<Waiter>>>,
     /// Keys whose waiters could not be served for want of room in the log, for a pause, or because somebody
@@ -173,6 +175,11 @@ impl Blocking {
     /// How many clients wait.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Whether anybody waits for entries on behalf of a group, and is to be told that there is none any more.
+    pub(crate) fn awaits_groups(&self) -> bool {
+        self.groups.load(Ordering::SeqCst) > 0
     }
 
     /// How many wait that will not wait for ever.
@@ -211,6 +218,9 @@ impl Blocking {
         // SeqCst with the load in `collect_ready`: either the pusher sees this waiter, or the waiter's second
         // look sees the push.
         self.waiting.fetch_add(1, Ordering::SeqCst);
+        if waiter.request.group.is_some() {
+            self.groups.fetch_add(1, Ordering::SeqCst);
+        }
         for key in &waiter.request.keys {
             let queue = queues.entry((waiter.db, key.clone())).or_default();
             if !queue.back().is_some_and(|last| Arc::ptr_eq(last, &waiter)) {
@@ -241,6 +251,9 @@ impl Blocking {
         }
         if found {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
+            if waiter.request.group.is_some() {
+                self.groups.fetch_sub(1, Ordering::SeqCst);
+            }
         }
     }
 
@@ -314,22 +327,23 @@ impl Blocking {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return false;
         }
+        let awaits_groups = self.awaits_groups();
         for write in batch {
             match write {
-                Write::Key { db, key, change } if may_serve(change) => {
-                    ready.push_back((*db, key.as_ref().into()));
-                }
-                Write::Flush { db } => {
-                    for db in db.map_or(0..=u8::MAX, |db| db..=db) {
-                        ready.extend(self.places_of(db));
+                Write::Key { db, key, change } if may_serve(change, awaits_groups) => {
+                    let is_last = ready.back().is_some_and(|last| last.0 == *db && *last.1 == **key);
+                    if !is_last {
+                        ready.push_back((*db, key.as_ref().into()));
                     }
+                }
+                Write::Flush { db } if awaits_groups => {
+                    ready.extend(self.places_of(|place| db.is_none_or(|db| place == db)));
                 }
                 Write::Swap { a, b } => {
-                    for db in [*a, *b] {
-                        ready.extend(self.places_of(db));
-                    }
+                    ready.extend(self.places_of(|place| place == *a));
+                    ready.extend(self.places_of(|place| place == *b));
                 }
-                Write::Key { .. } => {}
+                Write::Key { .. } | Write::Flush { .. } => {}
             }
         }
         true
@@ -354,24 +368,28 @@ impl Blocking {
         std::mem::take(&mut *self.postponed.lock()).places
     }
 
-    fn places_of(&self, db: u8) -> Vec<Place> {
+    fn places_of(&self, is_meant: impl Fn(u8) -> bool) -> Vec<Place> {
         let mut places: Vec<Place> =
-            self.queues.lock().keys().filter(|place| place.0 == db).cloned().collect();
+            self.queues.lock().keys().filter(|place| is_meant(place.0)).cloned().collect();
         places.sort_unstable();
         places
     }
 }
 
-fn may_serve(change: &Change<'_>) -> bool {
+/// Whether a change may give somebody something, or tell those who read for groups that there is none.
+fn may_serve(change: &Change<'_>, awaits_groups: bool) -> bool {
     match change {
         Change::StreamPut { name, .. } => element::is_entry(name),
         Change::ListPush { .. }
         | Change::ListInsert { .. }
         | Change::ZSetPut { .. }
+        | Change::Image { kind: Kind::List | Kind::ZSet | Kind::Stream, .. }
+        | Change::Prepared { kind: Kind::List | Kind::ZSet | Kind::Stream, .. } => true,
+        Change::Put { .. }
+        | Change::Delete
         | Change::Image { .. }
-        | Change::Prepared { .. } => true,
-        // Who waits for entries on behalf of a group is told that there is no stream or no group any more.
-        Change::Put { .. } | Change::Delete | Change::StreamGroupRemove { .. } => true,
+        | Change::Prepared { .. }
+        | Change::StreamGroupRemove { .. } => awaits_groups,
         _ => false,
     }
 }

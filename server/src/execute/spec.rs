@@ -109,6 +109,8 @@ pub enum Begin {
     Index(usize),
     /// Behind this keyword, looked for from this argument on (from the end backwards if negative).
     Keyword(&'static str, i32),
+    /// The same, but where the function says: what looks like the keyword may be the value of an option.
+    Option(&'static str, i32, FindKey),
     /// Where the function says, if anywhere; clients are told that it is unknown.
     Found(FindKey),
 }
@@ -226,7 +228,7 @@ impl KeySpec {
     pub fn visit(&self, args: Args<'_>, mut visit: impl FnMut(usize)) -> bool {
         let first = match self.begin {
             Begin::Index(index) => index,
-            Begin::Found(find) => match find(args) {
+            Begin::Found(find) | Begin::Option(_, _, find) => match find(args) {
                 Some(index) => index,
                 None => return true,
             },

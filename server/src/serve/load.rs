@@ -132,7 +132,7 @@ impl ExpiryListener for Expired {
     fn has_expired(&self, db: u8, key: &[u8], lsn: Lsn) {
         if let Some(server) = self.0.upgrade() {
             events::tell_expired(&server, db, key, lsn);
-            if server.blocking.waiting() > 0 {
+            if server.blocking.awaits_groups() {
                 // Who waits for entries on behalf of a group is told that there is no stream any more.
                 server.blocking.postpone(std::iter::once((db, key.into())));
             }

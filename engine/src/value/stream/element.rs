@@ -20,8 +20,8 @@ use smallvec::SmallVec;
 
 use super::super::packed::Varint;
 use super::super::run::checked_run;
-use crate::record::Change;
 pub use crate::record::StreamId;
+use crate::record::{BYTES_MAX, Change};
 
 const HEAD: u8 = 0;
 pub(super) const GROUP: u8 = 1;
@@ -41,6 +41,9 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// The name of the head.
 pub(super) const HEAD_NAME: [u8; 1] = [HEAD];
+
+/// Bytes that the names of a group and of a consumer may have together: the names of elements have both.
+pub const NAMES_BYTES_MAX: usize = BYTES_MAX - 64;
 
 /// The name of an element, owned.
 pub(crate) type NameBytes = SmallVec<[u8; 48]>;
@@ -211,6 +214,9 @@ pub(crate) fn is_derived(name: &[u8]) -> bool {
 
 /// Whether a stream may be told to have such an element: it is one, and does not follow from others.
 pub(crate) fn is_sound(name: &[u8], value: &[u8]) -> bool {
+    if name.len().max(value.len()) > BYTES_MAX {
+        return false;
+    }
     match Name::parse(name) {
         Some(Name::Head) => read_head(value).is_some(),
         Some(Name::Group(_)) => read_group(value).is_some(),

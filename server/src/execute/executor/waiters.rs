@@ -41,9 +41,39 @@ impl Executor<'_> {
     }
 
     /// Looks once more for something to take, for a waiter that has just been registered.
-    pub(crate) fn serve_waiter(&mut self, waiter: &Waiter) {
+    pub(crate) fn serve_waiter(&mut self, waiter: &Arc<Waiter>) {
+        if waiter.request.kind == Some(Kind::Stream) {
+            return self.serve_reader(waiter);
+        }
         self.ready.extend(waiter.request.keys.iter().map(|key| (waiter.db, key.clone())));
         self.serve_queued(STAND_IN_WAIT);
+    }
+
+    /// Looks once more for entries, for a reader that has just been registered: others have looked for theirs.
+    fn serve_reader(&mut self, waiter: &Arc<Waiter>) {
+        let stopwatch = &self.server.stats.workers[self.worker].stopwatch;
+        let mark = stopwatch.mark();
+        (self.serving, self.stand_in_wait) = (true, STAND_IN_WAIT);
+        let mut vain = Vec::new();
+        for key in &waiter.request.keys {
+            let place = (waiter.db, key.clone());
+            let is_vain = match &waiter.request.group {
+                // Who came first is served first.
+                Some(group) => self.serve_readers(&place, Some(group)),
+                None => matches!(self.serve(waiter, key), Served::Later),
+            };
+            if waiter.is_done() {
+                break;
+            }
+            vain.extend(is_vain.then_some(place));
+        }
+        self.serving = false;
+        stopwatch.go_back_to(mark);
+        self.server.blocking.postpone(vain.into_iter());
+        // What this has made ready in its turn.
+        if !self.ready.is_empty() {
+            self.serve_queued(STAND_IN_WAIT);
+        }
     }
 
     /// Serves clients that could not be served for want of room in the log, for a pause or for a latch, now
@@ -69,7 +99,7 @@ impl Executor<'_> {
         while vain.len() < VAIN_MAX
             && let Some(place) = self.ready.pop_front()
         {
-            let mut is_vain = self.serve_readers(&place);
+            let mut is_vain = self.serve_readers(&place, None);
             // Readers of streams take nothing away from others, and each has its own place to read from.
             let mut exhausted = SmallVec::<[Kind; 3]>::from_slice(&[Kind::Stream]);
             while let Some(waiter) = self.server.blocking.first(&place, &exhausted) {
@@ -92,14 +122,16 @@ impl Executor<'_> {
         self.serving = false;
     }
 
-    /// Serves all that wait for entries of a stream; says whether one has to be served later.
-    fn serve_readers(&mut self, place: &Place) -> bool {
+    /// Serves those that wait for entries of a stream, all or those of a group; says whether one has to be
+    /// served later.
+    fn serve_readers(&mut self, place: &Place, of_group: Option<&[u8]>) -> bool {
         let mut is_vain = false;
         // Groups that have nothing left: their other clients need not be asked.
         let mut exhausted: HashSet<Box<[u8]>> = HashSet::new();
         for waiter in self.server.blocking.readers(place) {
             let group = waiter.request.group.as_deref();
-            if group.is_some_and(|group| exhausted.contains(group)) {
+            let is_other = of_group.is_some() && group != of_group;
+            if is_other || group.is_some_and(|group| exhausted.contains(group)) {
                 continue;
             }
             match self.serve(&waiter, &place.1) {
