@@ -14,6 +14,8 @@ const PENDING: &str = "what is pending in a stream";
 const ID_BYTES: usize = 16;
 /// Bytes that the name of an element has beside those of group and consumer, at most.
 const NAME_BYTES: u64 = 64;
+/// The length of its name, when it was seen, and how much is pending for it.
+const CONSUMER_BYTES: usize = 10;
 /// ID and time.
 const PENDING_BYTES: usize = ID_BYTES + 8;
 
@@ -188,7 +190,7 @@ impl<R: Read> Reader<'_, R> {
         if !self.names.is_first_of(number, name) {
             return Err(damaged(offset, Damage::Stream("two consumers of a group have the same name")));
         }
-        self.repeats.earn(name.len());
+        self.repeats.earn(name.len() + CONSUMER_BYTES);
         self.repeats.spend(names_bytes).map_err(|damage| damaged(offset, damage))?;
         let seen_ms = time(self.source)?.unwrap_or(0);
         let active_ms = if self.form >= 3 { time(self.source)? } else { Some(seen_ms) };

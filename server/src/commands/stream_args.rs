@@ -22,6 +22,8 @@ const TWO_STRATEGIES: CommandError =
     CommandError::text("ERR syntax error, MAXLEN and MINID options at the same time are not compatible");
 const NO_STRATEGY: CommandError =
     CommandError::text("ERR syntax error, LIMIT cannot be used without specifying a trimming strategy");
+const NO_TRIM: CommandError =
+    CommandError::text("ERR syntax error, XTRIM must be called with a trimming strategy");
 const NOT_ABOUT: CommandError =
     CommandError::text("ERR syntax error, LIMIT cannot be used without the special ~ option");
 const NEGATIVE_LENGTH: CommandError = CommandError::text("ERR The MAXLEN argument must be >= 0.");
@@ -243,6 +245,7 @@ pub(super) fn options(args: Args<'_>, is_add: bool) -> Result<Options, CommandEr
     }
     match (bound, limit) {
         (None, Some(limit)) if limit > 0 => return Err(NO_STRATEGY),
+        (None, Some(_)) if !is_add => return Err(NO_TRIM),
         (None, _) if !is_add => return Err(CommandError::Syntax),
         (_, Some(_)) if !is_about => return Err(NOT_ABOUT),
         _ => {}

@@ -94,12 +94,15 @@ pub(super) fn no_key_or_group(key: &[u8], group: &[u8]) -> CommandError {
     CommandError::owned(format!("NOGROUP No such key '{key}' or consumer group '{group}'"))
 }
 
-/// Refuses names that the elements of a group could not have.
+/// Bytes that the names of a group and a consumer have together at most: what is pending has both, and so has
+/// each record of it. What has no longer names is read from every RDB file that Tarn writes.
+const NAMES_BYTES_MAX: usize = 1024;
+
+/// Refuses names that are too long.
 pub(super) fn check_names(group: &[u8], consumer: &[u8]) -> Result<(), CommandError> {
-    if group.len() + consumer.len() > element::NAMES_BYTES_MAX {
-        return Err(CommandError::text("ERR the names of group and consumer are too long"));
-    }
-    Ok(())
+    const TOO_LONG: CommandError =
+        CommandError::text("ERR the names of a group and a consumer have more than 1024 bytes together");
+    if group.len() + consumer.len() > NAMES_BYTES_MAX { Err(TOO_LONG) } else { Ok(()) }
 }
 
 /// Bounds what one command changes: an element has the names of its group and its consumer, which are short

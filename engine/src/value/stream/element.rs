@@ -42,9 +42,6 @@ const UNKNOWN: u64 = u64::MAX;
 /// The name of the head.
 pub(super) const HEAD_NAME: [u8; 1] = [HEAD];
 
-/// Bytes that the names of a group and of a consumer may have together: the names of elements have both.
-pub const NAMES_BYTES_MAX: usize = BYTES_MAX - 64;
-
 /// The name of an element, owned.
 pub(crate) type NameBytes = SmallVec<[u8; 48]>;
 

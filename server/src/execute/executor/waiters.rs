@@ -55,7 +55,8 @@ impl Executor<'_> {
         let mark = stopwatch.mark();
         (self.serving, self.stand_in_wait) = (true, STAND_IN_WAIT);
         let mut vain = Vec::new();
-        for key in &waiter.request.keys {
+        let keys: HashSet<&Box<[u8]>> = waiter.request.keys.iter().collect();
+        for key in keys {
             let place = (waiter.db, key.clone());
             let is_vain = match &waiter.request.group {
                 // Who came first is served first.
