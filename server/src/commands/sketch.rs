@@ -88,7 +88,7 @@ fn push_zeros(bytes: &mut Vec<u8>, len: usize) {
     match len {
         0 => {}
         1..=ZERO_MAX => bytes.push(len as u8 - 1),
-        _ => bytes.extend_from_slice(&[0x40 | (len - 1 >> 8) as u8, (len - 1) as u8]),
+        _ => bytes.extend_from_slice(&[0x40 | ((len - 1) >> 8) as u8, (len - 1) as u8]),
     }
 }
 

@@ -49,7 +49,7 @@ impl Executor<'_> {
         self.serve_queued(STAND_IN_WAIT);
     }
 
-    /// Looks once more for entries, for a reader that has just been registered: others have looked for theirs.
+    /// Looks once more for entries, for a reader that has just been registered; others have looked already.
     fn serve_reader(&mut self, waiter: &Arc<Waiter>) {
         let stopwatch = &self.server.stats.workers[self.worker].stopwatch;
         let mark = stopwatch.mark();
