@@ -109,6 +109,7 @@ fn categories(Row { group, command, .. }: Row) -> Vec<&'static str> {
         "sorted-set" => "@sortedset",
         "hash" => "@hash",
         "hyperloglog" => "@hyperloglog",
+        "geo" => "@geo",
         "stream" => "@stream",
         "connection" => "@connection",
         "generic" if command.categories.is_empty() => "@keyspace",

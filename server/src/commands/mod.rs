@@ -24,6 +24,8 @@ mod element_scans;
 mod expiry;
 mod ft;
 mod functions;
+mod geo;
+mod geohash;
 mod hashes;
 mod help;
 mod hotkeys;
@@ -132,6 +134,7 @@ const FAMILIES: &[Family] = &[
     ("sorted-set", zset_pops::COMMANDS),
     ("sorted-set", zset_algebra::COMMANDS),
     ("hyperloglog", hyperloglog::COMMANDS),
+    ("geo", geo::COMMANDS),
     ("stream", streams::COMMANDS),
     ("stream", streams_reading::COMMANDS),
     ("stream", stream_groups::COMMANDS),

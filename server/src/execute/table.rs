@@ -22,6 +22,8 @@ pub struct Found {
 pub struct Table {
     families: &'static [Family],
     by_name: HashTable<Row>,
+    /// The few whose names have more than 16 bytes.
+    long_names: Vec<Found>,
     by_slot: Vec<&'static Command>,
 }
 
@@ -39,11 +41,11 @@ struct Row {
 const CASES: u128 = 0x2020_2020_2020_2020_2020_2020_2020_2020;
 
 impl Row {
-    fn of(found: Found) -> Row {
+    /// The row of a command; `None` if its name has more than 16 bytes.
+    fn of(found: Found) -> Option<Row> {
         let text = found.command.name.as_bytes();
-        let name = as_number(text).expect("names of commands have at most 16 bytes");
         let cases: Vec<u8> = text.iter().map(|byte| u8::from(byte.is_ascii_lowercase()) << 5).collect();
-        Row { name, letters: as_number(&cases).expect("as many bytes as the name"), found }
+        Some(Row { name: as_number(text)?, letters: as_number(&cases)?, found })
     }
 
     /// Whether these bytes, so many, are the name in any case. The length tells NULs from padding.
@@ -71,11 +73,19 @@ const fn mix(folded: u128) -> u64 {
 impl Table {
     /// The table of these families. REQUIRES: no name is there twice.
     pub fn new(families: &'static [Family]) -> Table {
-        let mut table = Table { families, by_name: HashTable::with_capacity(512), by_slot: Vec::new() };
+        let mut table = Table {
+            families,
+            by_name: HashTable::with_capacity(512),
+            long_names: Vec::new(),
+            by_slot: Vec::new(),
+        };
         for found in all(families) {
-            let row = Row::of(found);
             table.by_slot.push(found.command);
             table.by_slot.extend(found.command.subcommands);
+            let Some(row) = Row::of(found) else {
+                table.long_names.push(found);
+                continue;
+            };
             table.by_name.insert_unique(mix(row.name | CASES), row, |row| mix(row.name | CASES));
         }
         table
@@ -84,9 +94,15 @@ impl Table {
     /// The command of this name, in any case.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<Found> {
-        let bytes = as_number(name)?;
+        let Some(bytes) = as_number(name) else { return self.find_long(name) };
         let row = self.by_name.find(mix(bytes | CASES), |row| row.is_named(bytes, name.len()))?;
         Some(row.found)
+    }
+
+    #[cold]
+    fn find_long(&self, name: &[u8]) -> Option<Found> {
+        let is_named = |found: &&Found| found.command.name.as_bytes().eq_ignore_ascii_case(name);
+        self.long_names.iter().find(is_named).copied()
     }
 
     /// All commands, in the order of the table.
