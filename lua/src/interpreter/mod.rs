@@ -224,7 +224,13 @@ impl Interpreter {
     /// The failure that the sandbox has described by a table.
     fn failure_of(&self, described: &Value) -> mlua::Result<Failure> {
         let Value::Table(table) = described else {
-            return Ok(Failure::Error { message: b"ERR unknown error".to_vec(), place: None });
+            // There was no memory for the table.
+            let text = match described {
+                Value::String(text) => text.as_bytes().to_vec(),
+                Value::Error(error) => raise::message(error),
+                _ => b"unknown error".to_vec(),
+            };
+            return Ok(Failure::Error { message: [b"ERR ", &text[..]].concat(), place: None });
         };
         let message = api::error_text(table)?.unwrap_or_else(|| b"ERR unknown error".to_vec());
         let (source, line): (Option<String>, Option<usize>) =

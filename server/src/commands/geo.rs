@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::{ImageBuilder, ZSetRef};
-use tarn_resp::{Args, Writer};
+use tarn_resp::{Args, Protocol, Writer};
 
 use super::geohash::{Point, Shape};
 use crate::error::{CommandError, printable};
@@ -92,7 +92,11 @@ fn write_distance(reply: &mut Writer<'_>, distance: f64) {
 fn write_coordinate(reply: &mut Writer<'_>, degrees: f64) {
     let text = format!("{degrees:.17}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
-    reply.bulk(if text == "-0" { b"0" } else { text.as_bytes() });
+    let text = if text == "-0" { "0" } else { text };
+    match reply.protocol() {
+        Protocol::Resp2 => reply.bulk(text.as_bytes()),
+        Protocol::Resp3 => reply.raw(format!(",{text}\r\n").as_bytes()),
+    }
 }
 
 fn write_point(reply: &mut Writer<'_>, point: Point) {
