@@ -100,10 +100,7 @@ fn rewrite<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError
 }
 
 fn help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    cx.reply.array(HELP_TEXT.len());
-    for line in HELP_TEXT {
-        cx.reply.simple(line);
-    }
+    super::help::lines(cx, &HELP_TEXT);
     Ok(())
 }
 

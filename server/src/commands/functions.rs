@@ -93,10 +93,7 @@ const HELP_TEXT: [&str; 40] = [
 ];
 
 fn help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    cx.reply.array(HELP_TEXT.len());
-    for line in HELP_TEXT {
-        cx.reply.simple(line);
-    }
+    super::help::lines(cx, &HELP_TEXT);
     Ok(())
 }
 

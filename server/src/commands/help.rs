@@ -1,4 +1,4 @@
-//! The function of a container of subcommands, and the reply to its `HELP`.
+//! The function of a container of subcommands, and the replies to its `HELP`.
 
 use tarn_resp::Args;
 
@@ -9,6 +9,12 @@ use crate::execute::context::Context;
 /// executor looks it up.
 pub(super) fn unknown_container<'a>(_: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     Err(CommandError::Syntax)
+}
+
+/// Replies with these lines: Redis's own, where programs know them.
+pub(super) fn lines(cx: &mut Context<'_, '_>, lines: &[&str]) {
+    cx.reply.array(lines.len());
+    lines.iter().for_each(|line| cx.reply.simple(line));
 }
 
 /// Replies with the subcommands of `container`.

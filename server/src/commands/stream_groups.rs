@@ -72,8 +72,7 @@ const HELP_TEXT: [&str; 17] = [
 ];
 
 fn help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    cx.reply.array(HELP_TEXT.len());
-    HELP_TEXT.iter().for_each(|line| cx.reply.simple(line));
+    super::help::lines(cx, &HELP_TEXT);
     Ok(())
 }
 

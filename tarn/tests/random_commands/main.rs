@@ -11,10 +11,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod against_redis;
+mod alike;
 mod client;
 mod lives;
+mod points;
 #[path = "../running/mod.rs"]
 mod running;
+mod sketches;
 mod streams;
 mod words;
 

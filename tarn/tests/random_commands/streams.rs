@@ -1,28 +1,24 @@
 //! Random sequences of all commands on streams, with groups: replies and digests equal those of a real
 //! `redis-server`.
 
+use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::{IndexedRandom, SliceRandom};
-use rand::{Rng, SeedableRng};
 use tarn_resp::Frame;
 
-use crate::client::Client;
-use crate::running::Running;
-use crate::running::redis::Redis;
+use crate::alike::{Family, play};
 
-/// Requests of a sequence.
-const STEPS: usize = 3_000;
 /// Greater numbers are points in time.
 const NUMBER_MAX: i64 = 1_000_000_000_000;
 
 /// Makes requests; IDs are near those of the newest entries.
-struct Chance {
+struct Streams {
     rng: SmallRng,
     /// The milliseconds of the newest ID.
     top: u64,
 }
 
-impl Chance {
+impl Streams {
     fn of<'w>(&mut self, words: &[&'w str]) -> &'w str {
         words.choose(&mut self.rng).unwrap()
     }
@@ -123,7 +119,7 @@ impl Chance {
         }
     }
 
-    fn request(&mut self) -> Vec<String> {
+    fn any(&mut self) -> Vec<String> {
         let key = self.key();
         match self.rng.random_range(0..22) {
             number @ 0..9 => self.of_entries(number, &key),
@@ -272,6 +268,20 @@ impl Chance {
     }
 }
 
+impl Family for Streams {
+    fn new(rng: SmallRng) -> Streams {
+        Streams { rng, top: 1 }
+    }
+
+    fn request(&mut self) -> Vec<String> {
+        self.any()
+    }
+
+    fn comparable(words: &[String], reply: Frame) -> Frame {
+        without_times(words, reply)
+    }
+}
+
 /// A reply without points in time, and without what follows from the nodes of a stream.
 fn without_times(words: &[String], reply: Frame) -> Frame {
     let is_timed = |name: &Frame| {
@@ -305,30 +315,5 @@ fn without_times(words: &[String], reply: Frame) -> Frame {
 
 #[test]
 fn streams_are_answered_as_redis_answers_them() {
-    let Some(redis) = Redis::start() else {
-        eprintln!("left out: redis-server is not on the PATH");
-        return;
-    };
-    let tarn = Running::start(&["--threads", "2"]);
-    let (mut ours, mut theirs) = (Client::connect(tarn.port), Client::connect(redis.port));
-    for seed in tarn_engine::io::seeds(tarn_engine::io::seed_count(6)) {
-        let mut chance = Chance { rng: SmallRng::seed_from_u64(seed), top: 1 };
-        let protocol = if seed.is_multiple_of(2) { "2" } else { "3" };
-        for client in [&mut ours, &mut theirs] {
-            client.ask(&["FLUSHALL"]);
-            client.ask(&["HELLO", protocol]);
-            client.ask(&["SET", "text", "x"]);
-        }
-        let mut told = Vec::new();
-        for _ in 0..STEPS {
-            let words = chance.request();
-            let [reply, expected] =
-                [&mut ours, &mut theirs].map(|client| without_times(&words, client.ask(&words)));
-            told.push(format!("{words:?} -> {expected}"));
-            let before = || told[told.len().saturating_sub(12)..].join("\n");
-            assert!(reply == expected, "seed {seed}: {reply}\ninstead of the last reply here\n{}", before());
-        }
-        let digest = ["DEBUG", "DIGEST-VALUE", "s", "t", "u"];
-        assert_eq!(ours.ask(&digest), theirs.ask(&digest), "seed {seed}");
-    }
+    play::<Streams>(6, &["s", "t", "u"]);
 }

@@ -1,0 +1,151 @@
+//! Random sequences of all commands on points of the earth: replies, in their order too, equal those of a
+//! real `redis-server`.
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
+
+use crate::alike::{Family, play};
+
+/// Members that are added before all else, so that each search looks into several cells of the map.
+const FIRST: usize = 300;
+
+struct Points {
+    rng: SmallRng,
+    requests: usize,
+}
+
+impl Points {
+    fn of<'w>(&mut self, words: &[&'w str]) -> &'w str {
+        words.choose(&mut self.rng).unwrap()
+    }
+
+    fn happens(&mut self, percent: u32) -> bool {
+        self.rng.random_ratio(percent, 100)
+    }
+
+    fn member(&mut self) -> String {
+        format!("m{}", self.rng.random_range(0..400))
+    }
+
+    /// Anywhere, near each other, or none. No two are the same: Redis has no order for equal distances.
+    fn point(&mut self) -> [String; 2] {
+        match self.rng.random_range(0..20) {
+            0..10 => [self.rng.random_range(-180.0..180.0), self.rng.random_range(-85.0..85.0)]
+                .map(|it: f64| it.to_string()),
+            10..16 => [self.rng.random_range(0.0..3.0), self.rng.random_range(-1.0..1.0)]
+                .map(|it: f64| it.to_string()),
+            16..19 => [self.rng.random_range(-180.0..180.0), self.rng.random_range(60.0..85.0)]
+                .map(|it: f64| it.to_string()),
+            _ => [self.of(&["181", "x", "0"]).into(), self.of(&["90", "x"]).into()],
+        }
+    }
+
+    fn length(&mut self) -> String {
+        match self.rng.random_range(0..20) {
+            0..8 => self.rng.random_range(0.0..5_000.0).to_string(),
+            8..14 => self.rng.random_range(0.0..100.0).to_string(),
+            14..18 => 10_u64.pow(self.rng.random_range(0..8)).to_string(),
+            _ => self.of(&["0", "-1", "x"]).to_owned(),
+        }
+    }
+
+    fn unit(&mut self) -> String {
+        if self.happens(97) { self.of(&["m", "km", "ft", "mi", "KM"]) } else { "x" }.to_owned()
+    }
+
+    fn middle(&mut self) -> Vec<String> {
+        match self.happens(40) {
+            true => vec!["FROMMEMBER".into(), self.member()],
+            false => [vec!["FROMLONLAT".to_owned()], self.point().to_vec()].concat(),
+        }
+    }
+
+    fn shape(&mut self) -> Vec<String> {
+        match self.happens(50) {
+            true => vec!["BYRADIUS".into(), self.length(), self.unit()],
+            false => vec!["BYBOX".into(), self.length(), self.length(), self.unit()],
+        }
+    }
+
+    fn options(&mut self, shown: u32, stores: &[&str]) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        for option in ["WITHDIST", "WITHCOORD", "WITHHASH"] {
+            if self.happens(shown) {
+                words.push(option.to_owned());
+            }
+        }
+        if !stores.is_empty() && self.happens(30) {
+            words = vec![self.of(stores).to_owned(), "stored".to_owned()];
+        }
+        if self.happens(40) {
+            words.push(self.of(&["ASC", "DESC"]).to_owned());
+        }
+        if self.happens(30) {
+            words.extend(["COUNT".to_owned(), self.of(&["1", "2", "5", "100", "0"]).to_owned()]);
+            if self.happens(30) {
+                words.push("ANY".to_owned());
+            }
+        }
+        words
+    }
+
+    fn add(&mut self) -> Vec<String> {
+        let mut words = vec!["GEOADD".to_owned(), "points".to_owned()];
+        if self.happens(10) {
+            words.push(self.of(&["NX", "XX", "CH"]).to_owned());
+        }
+        for _ in 0..self.rng.random_range(1..4) {
+            words.extend(self.point());
+            words.push(self.member());
+        }
+        words
+    }
+}
+
+impl Family for Points {
+    fn new(rng: SmallRng) -> Points {
+        Points { rng, requests: 0 }
+    }
+
+    fn request(&mut self) -> Vec<String> {
+        self.requests += 1;
+        if self.requests <= FIRST {
+            return self.add();
+        }
+        let key = if self.happens(97) { "points" } else { self.of(&["none", "text"]) }.to_owned();
+        let named =
+            |name: &str, parts: &[Vec<String>]| [vec![name.to_owned(), key.clone()], parts.concat()].concat();
+        match self.rng.random_range(0..12) {
+            0 => self.add(),
+            1 => named("GEOPOS", &[vec![self.member(), self.member()]]),
+            2 => named("GEOHASH", &[vec![self.member(), self.member()]]),
+            3 => named("GEODIST", &[vec![self.member(), self.member(), self.unit()]]),
+            4 | 5 => {
+                let middle = [self.point().to_vec(), vec![self.length(), self.unit()]].concat();
+                match self.happens(50) {
+                    true => named("GEORADIUS", &[middle, self.options(25, &["STORE", "STOREDIST"])]),
+                    false => named("GEORADIUS_RO", &[middle, self.options(25, &[])]),
+                }
+            }
+            6 => {
+                let middle = vec![self.member(), self.length(), self.unit()];
+                match self.happens(50) {
+                    true => named("GEORADIUSBYMEMBER", &[middle, self.options(25, &["STORE", "STOREDIST"])]),
+                    false => named("GEORADIUSBYMEMBER_RO", &[middle, self.options(25, &[])]),
+                }
+            }
+            7..11 => named("GEOSEARCH", &[self.middle(), self.shape(), self.options(25, &[])]),
+            _ => {
+                let distances = if self.happens(40) { vec!["STOREDIST".to_owned()] } else { Vec::new() };
+                let searched = [self.middle(), self.shape(), self.options(2, &[]), distances].concat();
+                [vec!["GEOSEARCHSTORE".to_owned(), "stored".to_owned(), key], searched].concat()
+            }
+        }
+    }
+}
+
+#[test]
+fn points_are_answered_as_redis_answers_them() {
+    play::<Points>(4, &["points", "stored"]);
+}
