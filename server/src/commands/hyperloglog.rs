@@ -42,17 +42,17 @@ impl From<Corrupted> for CommandError {
 }
 
 /// The sketch at a key.
-fn found(cx: &Context<'_, '_>, key: &[u8]) -> Result<Option<Sketch>, CommandError> {
+fn found<'c>(cx: &Context<'c, '_>, key: &[u8]) -> Result<Option<Sketch<'c>>, CommandError> {
     const NONE: CommandError = CommandError::text("WRONGTYPE Key is not a valid HyperLogLog string value.");
     let Some(string) = cx.string(key)? else { return Ok(None) };
     if string.len() > sketch::BYTES_MAX {
         return Err(NONE);
     }
-    Sketch::of(string.to_bytes().into_owned()).map(Some).ok_or(NONE)
+    Sketch::of(string.to_bytes()).map(Some).ok_or(NONE)
 }
 
 /// Has a key hold a sketch that was made of `before`.
-fn store<'a>(cx: &mut Context<'_, 'a>, key: &'a [u8], before: Option<&Sketch>, after: Sketch) {
+fn store<'a>(cx: &mut Context<'_, 'a>, key: &'a [u8], before: Option<&Sketch<'_>>, after: Sketch<'_>) {
     let Some(before) = before else {
         // Not put as a whole: so it is a raw string, as in Redis.
         return cx.write(key, Change::Patch { offset: 0, bytes: after.into_bytes().into() });

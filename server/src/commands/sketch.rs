@@ -12,6 +12,8 @@
 //! Which of several sparse forms an update leaves is part of the format: programs compare values, and so it
 //! follows redis-server's steps.
 
+use std::borrow::Cow;
+
 /// Registers.
 pub(super) const REGISTERS: usize = 1 << INDEX_BITS;
 /// Bits of a hash that choose its register.
@@ -45,17 +47,17 @@ const SEED: u64 = 0xadc8_3b19;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Corrupted;
 
-/// A HyperLogLog.
+/// A HyperLogLog: borrowed from its entry until it changes, which most additions do not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sketch(Vec<u8>);
+pub(super) struct Sketch<'b>(Cow<'b, [u8]>);
 
-impl Default for Sketch {
-    fn default() -> Sketch {
+impl Default for Sketch<'_> {
+    fn default() -> Self {
         let mut bytes = vec![0; HEAD_BYTES];
         bytes[..MAGIC.len()].copy_from_slice(MAGIC);
         bytes[ENCODING_AT] = SPARSE;
         push_zeros(&mut bytes, REGISTERS);
-        Sketch(bytes)
+        Sketch(bytes.into())
     }
 }
 
@@ -102,9 +104,9 @@ fn push_values(bytes: &mut Vec<u8>, value: u8, len: usize) {
     }
 }
 
-impl Sketch {
+impl<'b> Sketch<'b> {
     /// The HyperLogLog of these bytes; `None` if they are none.
-    pub(super) fn of(bytes: Vec<u8>) -> Option<Sketch> {
+    pub(super) fn of(bytes: Cow<'b, [u8]>) -> Option<Sketch<'b>> {
         let head = bytes.get(..HEAD_BYTES)?;
         let is_sound = head.starts_with(MAGIC)
             && (head[ENCODING_AT] == SPARSE || head[ENCODING_AT] == DENSE && bytes.len() == DENSE_BYTES);
@@ -116,7 +118,7 @@ impl Sketch {
     }
 
     pub(super) fn into_bytes(self) -> Vec<u8> {
-        self.0
+        self.0.into_owned()
     }
 
     pub(super) fn is_dense(&self) -> bool {
@@ -131,16 +133,16 @@ impl Sketch {
 
     /// Keeps a count until something is added.
     pub(super) fn keep_count(&mut self, count: u64) {
-        self.0[COUNT_AT..HEAD_BYTES].copy_from_slice(&count.to_le_bytes());
+        self.0.to_mut()[COUNT_AT..HEAD_BYTES].copy_from_slice(&count.to_le_bytes());
     }
 
     /// Notes that the count is not known.
     pub(super) fn forget_count(&mut self) {
-        self.0[HEAD_BYTES - 1] |= 0x80;
+        self.0.to_mut()[HEAD_BYTES - 1] |= 0x80;
     }
 
     /// The bytes that differ from those of `before`, which are no more, and where they stand.
-    pub(super) fn changed_since(&self, before: &Sketch) -> Vec<(usize, &[u8])> {
+    pub(super) fn changed_since(&self, before: &Sketch<'_>) -> Vec<(usize, &[u8])> {
         let (old, new) = (&before.0[..], &self.0[..]);
         let mut changed = Vec::new();
         // The head apart: else a patch would have all that is between it and what was added.
@@ -181,10 +183,10 @@ impl Sketch {
     }
 
     fn set_dense(&mut self, index: usize, count: u8) -> bool {
-        let registers = &mut self.0[HEAD_BYTES..];
-        if dense(registers, index) >= count {
+        if dense(&self.0[HEAD_BYTES..], index) >= count {
             return false;
         }
+        let registers = &mut self.0.to_mut()[HEAD_BYTES..];
         let (byte, bit) = (index * REGISTER_BITS / 8, index * REGISTER_BITS % 8);
         let (mask, value) = (u16::from(REGISTER_MAX) << bit, u16::from(count) << bit);
         registers[byte] = registers[byte] & !(mask as u8) | value as u8;
@@ -225,7 +227,7 @@ impl Sketch {
             self.make_dense()?;
             return Ok(self.set_dense(index, count));
         }
-        self.0.splice(at..at + run.bytes, runs);
+        self.0.to_mut().splice(at..at + run.bytes, runs);
         self.join_runs(previous)?;
         self.forget_count();
         Ok(true)
@@ -242,8 +244,9 @@ impl Sketch {
                 (run.value > 0 && at + 1 < self.0.len()).then(|| Run::at(&self.0, at + 1)).transpose()?;
             match next {
                 Some(next) if next.value == run.value && run.len + next.len <= VALUE_RUN_MAX => {
-                    self.0[at + 1] = value_run(run.value, run.len + next.len);
-                    self.0.remove(at);
+                    let bytes = self.0.to_mut();
+                    bytes[at + 1] = value_run(run.value, run.len + next.len);
+                    bytes.remove(at);
                 }
                 _ => at += run.bytes,
             }
@@ -258,9 +261,10 @@ impl Sketch {
         }
         let mut registers = [0; REGISTERS];
         self.merge_into(&mut registers)?;
-        self.0.truncate(HEAD_BYTES);
-        self.0.resize(DENSE_BYTES, 0);
-        self.0[ENCODING_AT] = DENSE;
+        let bytes = self.0.to_mut();
+        bytes.truncate(HEAD_BYTES);
+        bytes.resize(DENSE_BYTES, 0);
+        bytes[ENCODING_AT] = DENSE;
         for (index, count) in registers.iter().enumerate() {
             self.set_dense(index, *count);
         }
