@@ -254,6 +254,12 @@ pub fn family_bytes(pid: u32) -> u64 {
     family(pid).filter_map(|pid| memory(pid).ok()).map(|own| own.proportional_bytes).sum()
 }
 
+/// The address space of a process and of its children together.
+pub fn family_virtual_bytes(pid: u32) -> u64 {
+    let size = |pid| process(pid).and_then(|own| own.statm()).map(|statm| statm.size * procfs::page_size());
+    family(pid).filter_map(|pid| size(pid).ok()).sum()
+}
+
 /// The resident size of a process, without reading its page tables.
 pub fn resident_bytes(pid: u32) -> Result<u64> {
     let statm = proc(&format!("/proc/{pid}/statm"), process(pid).and_then(|own| own.statm()))?;
@@ -292,6 +298,8 @@ mod tests {
         assert!(children(own).contains(&child.id()));
         assert!(family_bytes(own) > memory(child.id()).unwrap().proportional_bytes);
         assert!(resident_bytes(own).unwrap() > 100_000);
+        assert!(family_virtual_bytes(own) > family_virtual_bytes(child.id()));
+        assert!(family_virtual_bytes(child.id()) > memory(child.id()).unwrap().resident_bytes);
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -25,6 +25,8 @@ pub struct Peak {
     /// The most: of a server that forks, the proportional sizes of both processes together, sampled; else the
     /// highest resident size.
     pub most: u64,
+    /// The most address space, sampled: of a server that forks, of both processes together.
+    pub virtual_most: u64,
     /// `used_memory` before, as the server reports it.
     pub used_before: u64,
     /// The most of it, sampled.
@@ -52,6 +54,7 @@ pub(super) fn watch(trial: &Trial, ended: &AtomicBool) -> Result<Peak> {
         let began = Instant::now();
         let bytes = if trial.forks { process::family_bytes(pid) } else { process::resident_bytes(pid)? };
         peak.most = peak.most.max(bytes);
+        peak.virtual_most = peak.virtual_most.max(process::family_virtual_bytes(pid));
         peak.timeline.push((start.elapsed().as_millis() as u32, bytes));
         peak.used_most = peak.used_most.max(used()?);
         peak.samples += 1;

@@ -102,10 +102,12 @@ impl Page<'_> {
                     (folded("targets", "The targets of the design", &html! {
                         (table_of(&goal_grid(&goals), "targets-table"))
                     }))
-                    @if !self.list.printed.is_empty() {
+                    @if !self.list.papers().is_empty() {
                         (folded("printed", "Printed and measured", &html! {
                             p { (self.list.printed_about) }
                             (table_of(&printed_grid(self.list, self.rows), "printed-table"))
+                            (table_of(&drawn_grid(self.list), "drawn-table"))
+                            @for paper in self.list.papers() { p { (paper) } }
                         }))
                     }
                     (folded("facts", "Where, when and how it was measured", &html! {
@@ -203,14 +205,22 @@ impl Page<'_> {
     }
 }
 
-/// The printed numbers, each with its figure, its words, ours and why it may differ.
+/// The printed numbers, each with its figure, its words, ours, its source and why it may differ.
 pub(crate) fn printed_grid(list: &List, rows: &Rows) -> Grid {
     let row = |own: &list::Printed| {
         let measured = measured(list, rows, own);
-        vec![own.figure.clone(), own.what.clone(), own.printed.clone(), measured, own.why.clone()]
+        let source = own.source.text();
+        vec![own.figure.clone(), own.what.clone(), own.printed.clone(), measured, source, own.why.clone()]
     };
-    let heads = ["figure", "what", "printed", "measured", "why it may differ"].map(str::to_owned);
+    let heads = ["figure", "what", "printed", "measured", "source", "why it may differ"].map(str::to_owned);
     Grid { heads: heads.to_vec(), rows: list.printed.iter().map(row).collect() }
+}
+
+/// The sources of the published values that are drawn.
+fn drawn_grid(list: &List) -> Grid {
+    let row = |(what, source): (String, &list::Source)| vec![what, source.text()];
+    let heads = ["drawn beside ours", "source"].map(str::to_owned).to_vec();
+    Grid { heads, rows: list.drawn().into_iter().map(row).collect() }
 }
 
 fn goal_grid(goals: &[Goal]) -> Grid {

@@ -99,11 +99,23 @@ impl Rows {
     pub(crate) fn wanted(&self, part: &str, conditions: &Where) -> Vec<&Row> {
         let of_part = |row: &&Row| part.is_empty() || text_of(row, "part") == part;
         let of_part: Vec<&Row> = self.all.iter().filter(of_part).collect();
-        let largest = |column: &str| {
-            of_part.iter().map(|row| self.number(row, column)).max_by(f64::total_cmp).unwrap_or(f64::NAN)
+        let sorted = |column: &str| {
+            let mut all: Vec<f64> = of_part.iter().map(|row| self.number(row, column)).collect();
+            all.retain(|value| !value.is_nan());
+            all.sort_by(f64::total_cmp);
+            all.dedup();
+            all
+        };
+        let is_place = |row: &Row, column: &str, of: fn(usize) -> usize| {
+            let all = sorted(column);
+            all.get(of(all.len())) == Some(&self.number(row, column))
         };
         let is_met = |row: &Row, column: &str, wanted: &toml::Value| match wanted {
-            toml::Value::String(word) if word == "largest" => self.number(row, column) == largest(column),
+            toml::Value::String(word) if word == "smallest" => is_place(row, column, |_| 0),
+            toml::Value::String(word) if word == "middle" => is_place(row, column, |count| count / 2),
+            toml::Value::String(word) if word == "largest" => {
+                is_place(row, column, |count| count.saturating_sub(1))
+            }
             toml::Value::String(word) => match word.strip_prefix('!') {
                 Some("") => self.number(row, column) != 0.0 && !self.number(row, column).is_nan(),
                 Some(other) => text_of(row, column) != other,
@@ -391,6 +403,11 @@ mod tests {
         let rows = rows();
         let count = |conditions: &str| rows.wanted("one", &toml::from_str(conditions).unwrap()).len();
         assert_eq!(["", "variant = 'a'", "variant = '!a'", "rate = 'largest'"].map(count), [2, 1, 1, 1]);
+        let chosen = |place: &str| {
+            let conditions = toml::from_str(&format!("rate = '{place}'")).unwrap();
+            rows.wanted("one", &conditions).iter().map(|row| rows.number(row, "rate")).collect::<Vec<_>>()
+        };
+        assert_eq!(["smallest", "middle", "largest"].map(chosen), [[2.0], [4.0], [4.0]]);
         assert_eq!(
             ["size = 10", "size = 11", "is_warm = false", "variant = ['x', 'a']"].map(count),
             [2, 0, 0, 1]
