@@ -18,7 +18,7 @@ fn run(results: &Path, more: &[&str]) -> String {
 fn checkpoints_are_taken_under_load_and_not_measured_twice() {
     let dir = tempfile::tempdir().unwrap();
     let results = dir.path().join("store.jsonl");
-    let some = ["--servers", "tarn", "--variants", "piggyback", "--only", "latency,overwrite,time"];
+    let some = ["--servers", "tarn", "--variants", "tarn-full", "--only", "latency,overwrite,time"];
     let told = run(&results, &some);
     assert!(told.contains("4 cells to measure"), "{told}");
     let lines = measured(&results);
@@ -51,7 +51,7 @@ fn checkpoints_are_taken_under_load_and_not_measured_twice() {
     let series = std::fs::read_to_string(results.with_extension("csv")).unwrap();
     assert!(
         series.starts_with("part,variant,pace")
-            && series.contains("\nlatency,piggyback,quiet,records,1000,50,")
+            && series.contains("\nlatency,tarn-full,quiet,records,1000,50,")
     );
     let told = run(&results, &some);
     assert!(told.contains("0 cells to measure"), "{told}");
@@ -69,7 +69,7 @@ fn checkpoints_are_taken_under_load_and_not_measured_twice() {
     ]);
     assert!(drawn.status.success(), "{drawn:?}");
     let page = std::fs::read_to_string(&out).unwrap();
-    assert!(page.contains("piggyback quiet, 1 000 records") && page.contains("echarts"));
+    assert!(page.contains("tarn-full quiet, 1 000 records") && page.contains("echarts"));
     assert!(page.contains("Not measured: tarn lab run store --only giants"));
     std::fs::remove_file(&results).unwrap();
     let missing = tarn(&["lab", "report", "store", "--json", results.to_str().unwrap()]);
@@ -84,10 +84,10 @@ fn checkpoints_are_taken_under_load_and_not_measured_twice() {
 fn giants_are_written_to_while_checkpoints_are_taken() {
     let dir = tempfile::tempdir().unwrap();
     let results = dir.path().join("store.jsonl");
-    run(&results, &["--variants", "hourglass,redis-server", "--only", "giants"]);
+    run(&results, &["--variants", "tarn-incremental,redis-server", "--only", "giants"]);
     let lines = measured(&results);
     let of = |name: &str| lines.iter().filter(|line| line["server"] == name).count();
-    assert_eq!(of("hourglass"), 5);
+    assert_eq!(of("tarn-incremental"), 5);
     assert!([0, 5].contains(&of("redis-server")));
     for line in &lines {
         let figures = &line["figures"];

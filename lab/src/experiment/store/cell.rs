@@ -11,12 +11,12 @@ use crate::ycsb;
 named! {
     /// The variants of taking a checkpoint.
     pub enum Variant {
-        /// Tarn with `snapshot-algorithm fork`.
-        Fork = "fork",
-        /// Tarn with `snapshot-algorithm hourglass`.
-        Hourglass = "hourglass",
-        /// Tarn with `snapshot-algorithm piggyback`.
-        Piggyback = "piggyback",
+        /// Tarn with `checkpoint-mode fork`.
+        TarnFork = "tarn-fork",
+        /// Tarn with `checkpoint-mode incremental`.
+        TarnIncremental = "tarn-incremental",
+        /// Tarn with `checkpoint-mode full`.
+        TarnFull = "tarn-full",
         /// The real one.
         RedisServer = "redis-server",
     }
@@ -31,9 +31,19 @@ impl Variant {
         }
     }
 
+    /// The value of `checkpoint-mode`, if it is Tarn.
+    pub const fn checkpoint_mode(self) -> Option<&'static str> {
+        match self {
+            Variant::TarnFork => Some("fork"),
+            Variant::TarnIncremental => Some("incremental"),
+            Variant::TarnFull => Some("full"),
+            Variant::RedisServer => None,
+        }
+    }
+
     /// True if a child process writes, which shares its memory with the server's.
     pub const fn forks(self) -> bool {
-        matches!(self, Variant::Fork | Variant::RedisServer)
+        matches!(self, Variant::TarnFork | Variant::RedisServer)
     }
 }
 

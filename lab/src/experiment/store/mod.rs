@@ -1,6 +1,6 @@
 //! Question: what does a checkpoint of the store cost its clients meanwhile?
 //!
-//! Variables: the variant (Tarn by fork, Hourglass and Piggyback, redis-server), the pace, the size of the
+//! Variables: the variant (Tarn in each mode of its checkpoints, redis-server), the pace, the size of the
 //! store, the share of updates, giant collections. Expected: latency, throughput and memory of Tarn hardly
 //! show whether a checkpoint is being taken, at any size; those of servers that fork do, the more the larger
 //! the store is.

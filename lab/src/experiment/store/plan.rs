@@ -68,7 +68,7 @@ pub(super) fn cells(
     for &part in parts.iter().filter(of_this) {
         for &variant in variants {
             // Of a store without changes, an incremental checkpoint has nothing to write.
-            if part == Part::Time && variant == Variant::Hourglass {
+            if part == Part::Time && variant == Variant::TarnIncremental {
                 continue;
             }
             for &pace in paces(part, variant) {

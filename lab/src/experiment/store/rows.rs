@@ -43,7 +43,8 @@ fn of_cell(results: &ResultsOf<Store>, cell: &Cell, figures: &Figures) -> Vec<Ro
         let other = results.find(&Cell { variant, pace: Pace::Fast, ..*cell })?;
         (!other.course.taken.is_empty()).then(|| median(other.course.taken.iter().map(|taken| taken.seconds)))
     };
-    let whose = [Variant::Fork, Variant::RedisServer].into_iter().find(|variant| dump(*variant).is_some());
+    let whose =
+        [Variant::TarnFork, Variant::RedisServer].into_iter().find(|variant| dump(*variant).is_some());
     let more = json!({
         "who": format!("{label}, {}", cell.data),
         "label": label,

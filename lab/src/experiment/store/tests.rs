@@ -12,7 +12,7 @@ const QUICK: Wanted = Wanted { quick: true, full: false };
 #[test]
 fn the_newest_line_of_a_cell_counts_and_quick_ones_stay_apart() {
     let mut results: ResultsOf<Store> = check::read(RECORDED, Store::NAME);
-    results.lines.retain(|line| line.cell.part == Part::Latency && line.cell.variant == Variant::Piggyback);
+    results.lines.retain(|line| line.cell.part == Part::Latency && line.cell.variant == Variant::TarnFull);
     results.lines.truncate(1);
     let add = |results: &mut ResultsOf<Store>, quick: bool, p999_us: f64| {
         let mut line = results.lines[0].clone();
@@ -30,7 +30,7 @@ fn the_newest_line_of_a_cell_counts_and_quick_ones_stay_apart() {
 #[test]
 fn the_causes_of_slow_requests_are_drawn_as_piles_where_there_is_a_ledger() {
     let mut results: ResultsOf<Store> = check::read(RECORDED, Store::NAME);
-    results.lines.retain(|line| line.cell.part == Part::Latency && line.cell.variant == Variant::Piggyback);
+    results.lines.retain(|line| line.cell.part == Part::Latency && line.cell.variant == Variant::TarnFull);
     results.lines.truncate(1);
     let piles = |results: &ResultsOf<Store>| {
         let charts = check::charts(&html::<Store>(results, QUICK));

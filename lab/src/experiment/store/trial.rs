@@ -18,14 +18,12 @@ pub(super) struct Filled {
     pub trial: Trial,
 }
 
-/// Checks that the variant exists: an older Tarn may refuse an algorithm. Returns its words if it does.
+/// Checks that the variant exists: an older Tarn may refuse a mode. Returns its words if it does.
 pub(super) fn refusal(setting: &Setting, variant: Variant) -> Result<Option<String>> {
-    if variant.product() == Product::RedisServer {
-        return Ok(None);
-    }
+    let Some(mode) = variant.checkpoint_mode() else { return Ok(None) };
     let (plan, _dir) = setting.plan(Product::Tarn, Persistence::None)?;
     let server = plan.start()?;
-    let reply = server.client()?.ask(&["CONFIG", "SET", "snapshot-algorithm", variant.name()])?;
+    let reply = server.client()?.ask(&["CONFIG", "SET", "checkpoint-mode", mode])?;
     Ok(reply.is_error().then(|| reply.to_string()))
 }
 
@@ -33,10 +31,10 @@ impl Filled {
     /// Starts a server and fills it.
     pub(super) fn start(setting: &Setting, variant: Variant, data: Data) -> Result<Filled> {
         let (mut plan, dir) = setting.plan(variant.product(), Persistence::None)?;
-        plan.directives = match variant.product() {
-            Product::Tarn => vec![("snapshot-algorithm", variant.name().to_owned())],
+        plan.directives = match variant.checkpoint_mode() {
+            Some(mode) => vec![("checkpoint-mode", mode.to_owned())],
             // Ours does not compress either: the same bytes for all.
-            Product::RedisServer => vec![("rdbcompression", "no".to_owned())],
+            None => vec![("rdbcompression", "no".to_owned())],
         };
         setting.keep_off_the_generator(&mut plan);
         let mut trial = Trial::start(&plan, vec![dir], Some(Ask::Save), variant.forks())?;
