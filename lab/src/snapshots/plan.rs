@@ -26,7 +26,7 @@ named! {
         Reads = "reads",
         /// Updates of a field of a row, where the rest of it must be brought along; not in the study.
         Fields = "fields",
-        /// 16 of the earlier text: most updates a second.
+        /// 16 of the arXiv text: most updates a second.
         Flood = "flood",
         /// The wait at the trigger, 1 GB and 8 GB.
         Trigger = "trigger",
@@ -40,6 +40,10 @@ named! {
         Skew = "skew",
         /// 11: huge pages.
         HugePages = "huge-pages",
+        /// 10, 12, 13, 15 and 18 of the arXiv text, in its setting: by updates in a tick.
+        ArxivUpdates = "arxiv-updates",
+        /// 11, 14, 17 and 19 of the arXiv text, in its setting: by size of the data.
+        ArxivDataset = "arxiv-dataset",
     }
 }
 
@@ -111,6 +115,30 @@ impl Scale {
     }
 }
 
+impl Scale {
+    /// The cell with the default parameters of the arXiv text: pages of 4 KB, long ticks, few hot pages, and
+    /// updates of an item of a page. An item has 8 bytes here, and 4 there.
+    fn arxiv_cell(self, algorithm: Algorithm, seed: u64) -> Cell {
+        // Checkpoints begin 10 s apart at least.
+        let (checkpoints, ticks_between) = match self {
+            Scale::Quick => (1, 2),
+            Scale::Default => (3, 20),
+            Scale::Full => (10, 100),
+        };
+        Cell {
+            rows: rows(ARXIV_DATASET_GB * self.data(), ARXIV_ROW_BYTES),
+            row_bytes: ARXIV_ROW_BYTES,
+            updates_per_tick: ARXIV_UPDATES,
+            skew: ARXIV_SKEW,
+            tick_us: ARXIV_TICK_US,
+            checkpoints,
+            ticks_between,
+            fields: true,
+            ..self.cell(algorithm, seed)
+        }
+    }
+}
+
 /// Rows of data whose gigabyte is 16 million rows of 64 bytes, as the paper's.
 fn rows(gigabytes: f64, row_bytes: usize) -> usize {
     (gigabytes * 1.024e9 / row_bytes as f64) as usize
@@ -121,14 +149,26 @@ const ROW_BYTES: usize = 64;
 const UPDATES: usize = 32_000;
 const TICK_US: u64 = 10_000;
 
+const ARXIV_DATASET_GB: f64 = 1.0;
+const ARXIV_ROW_BYTES: usize = 4096;
+const ARXIV_UPDATES: usize = 256_000;
+const ARXIV_SKEW: f64 = 2.0;
+const ARXIV_TICK_US: u64 = 100_000;
+
 /// The values that each figure varies.
 const DATASETS_GB: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
 const ROWS_BYTES: [f64; 5] = [64.0, 128.0, 256.0, 512.0, 1024.0];
 const UPDATES_PER_TICK: [f64; 5] = [16e3, 32e3, 64e3, 128e3, 256e3];
+const ARXIV_DATASETS_GB: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
 const SKEWS: [f64; 6] = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9];
 const THREADS: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
 /// The data of figure 12.
 const TRANSACTIONS_BYTES: usize = 100_000_000;
+
+/// The first value and the last, or all.
+fn ends_if(only_ends: bool, values: &[f64]) -> Vec<f64> {
+    if only_ends { vec![values[0], values[values.len() - 1]] } else { values.to_vec() }
+}
 
 /// The cells of a figure, in the order in which they are measured.
 pub(super) fn points(figure: Figure, scale: Scale, seed: u64) -> Vec<Point> {
@@ -181,6 +221,17 @@ pub(super) fn points(figure: Figure, scale: Scale, seed: u64) -> Vec<Point> {
                 some(&three, &[gb], &|cell, gb| Cell { rows: rows(gb, ROW_BYTES), huge_pages, ..cell })
             });
             points.collect()
+        }
+        Figure::ArxivUpdates => all(&ends_if(is_quick, &UPDATES_PER_TICK), &|cell, updates| Cell {
+            updates_per_tick: updates as usize,
+            ..scale.arxiv_cell(cell.algorithm, seed)
+        }),
+        Figure::ArxivDataset => {
+            let gigabytes = ARXIV_DATASETS_GB.map(|gb| gb * scale.data());
+            all(&ends_if(is_quick, &gigabytes), &|cell, gb| Cell {
+                rows: rows(gb, ARXIV_ROW_BYTES),
+                ..scale.arxiv_cell(cell.algorithm, seed)
+            })
         }
         Figure::Transactions => some(&Algorithm::VIRTUAL, &THREADS, &|cell, threads| {
             let bytes = if is_quick { TRANSACTIONS_BYTES / 64 } else { TRANSACTIONS_BYTES };

@@ -1,4 +1,4 @@
-//! Judges figures 10 i to l: the times of checkpoints.
+//! Judges figure 10 i, and figure 17 of the arXiv text: the times of checkpoints by size of the data.
 //!
 //! A cell takes several checkpoints of the same rows to the same disk. The spread of their times is the noise
 //! of the measurement, and differences within it are not distinguished.
@@ -13,7 +13,7 @@ use crate::report::short;
 /// A growth with an exponent in this range is linear.
 const LINEAR: std::ops::RangeInclusive<f64> = 0.7..=1.3;
 /// Checkpoints take about the same time if the longest takes no more than this times the shortest.
-const OVERHEADS_ALIKE: f64 = 1.5;
+pub(super) const OVERHEADS_ALIKE: f64 = 1.5;
 
 /// For each algorithm the times of its checkpoints by size, in milliseconds.
 struct Overheads {
@@ -23,22 +23,21 @@ struct Overheads {
 }
 
 /// Judges their growth with the data, and whether all take the same.
-pub(super) fn judge(study: &Study<'_>, all: &mut Vec<Verdict>) {
-    let series = |of: &dyn Fn(&Figures) -> f64| study.series(Figure::Dataset, |_, figures| of(figures));
+pub(super) fn judge(study: &Study<'_>, figure: Figure, all: &mut Vec<Verdict>) {
+    let series = |of: &dyn Fn(&Figures) -> f64| study.series(figure, |_, figures| of(figures));
     let end = |of: fn(f64, f64) -> f64| {
         series(&|figures| figures.overhead_us.iter().copied().fold(f64::NAN, of) / 1e3)
     };
     let (shortest, longest) = (end(f64::min), end(f64::max));
     let overheads = Overheads { shortest, median: series(&Figures::overhead_ms), longest };
-    all.extend(growth(&overheads));
-    all.extend(alike(&overheads));
+    all.extend(growth(figure, &overheads));
+    all.extend(alike(figure, &overheads));
 }
 
-fn growth(overheads: &Overheads) -> Option<Verdict> {
+fn growth(figure: Figure, overheads: &Overheads) -> Option<Verdict> {
     let growth = |series: &Series| Some((series.algorithm, exponent(&series.points)?));
     let exponents: Vec<_> = overheads.median.iter().filter_map(growth).collect();
-    let mut verdict =
-        Verdict::new(Figure::Dataset, "checkpoints take a time that is linear in the data", Vec::new());
+    let mut verdict = Verdict::new(figure, "checkpoints take a time that is linear in the data", Vec::new());
     let slowest = exponents.iter().map(|own| own.1).fold(f64::INFINITY, f64::min);
     for (algorithm, exponent) in exponents.iter().filter(|own| !LINEAR.contains(&own.1)) {
         let name = algorithm.name();
@@ -79,7 +78,7 @@ fn bounds(overheads: &Overheads, algorithm: Algorithm) -> Option<(f64, f64)> {
     Some((tilted(longest, shortest)?, tilted(shortest, longest)?))
 }
 
-fn alike(overheads: &Overheads) -> Option<Verdict> {
+fn alike(figure: Figure, overheads: &Overheads) -> Option<Verdict> {
     let points = || overheads.median.iter().flat_map(|series| &series.points);
     let largest = points().map(|point| point.0).max_by(f64::total_cmp)?;
     let mut there: Vec<(f64, Algorithm)> =
@@ -87,7 +86,7 @@ fn alike(overheads: &Overheads) -> Option<Verdict> {
     there.sort_by(|a, b| a.0.total_cmp(&b.0));
     let ((first, fast), (last, slow)) = (*there.first()?, *there.last()?);
     let printed = "checkpoints take about the same time, whatever the algorithm";
-    let mut verdict = Verdict::new(Figure::Dataset, printed, Vec::new());
+    let mut verdict = Verdict::new(figure, printed, Vec::new());
     if last > first * OVERHEADS_ALIKE {
         let (times, gb) = (short(last / first), short(largest));
         let line = format!("{} takes {times} times as long as {} at {gb} GB: ", slow.name(), fast.name());
@@ -136,7 +135,8 @@ mod tests {
         let noisy: &[Point] = &[(1.0, [90.0, 100.0, 200.0]), (10.0, [1500.0, 4000.0, 4000.0])];
         let steady: &[Point] = &[(1.0, [90.0, 100.0, 110.0]), (10.0, [3900.0, 4000.0, 4100.0])];
         let linear: &[Point] = &[(1.0, [90.0, 100.0, 110.0]), (10.0, [990.0, 1200.0, 1300.0])];
-        let found = growth(&overheads(&[(Naive, noisy), (Zigzag, linear)])).expect("it was measured");
+        let found = growth(Figure::Dataset, &overheads(&[(Naive, noisy), (Zigzag, linear)]))
+            .expect("it was measured");
         assert_eq!(found.differences, Vec::<String>::new());
         assert_eq!(
             found.unclear,
@@ -144,7 +144,7 @@ mod tests {
               and the shortest checkpoints of each size it is between 0.88 and 1.65; with every algorithm it \
               is 1.08 or more"]
         );
-        let found = growth(&overheads(&[(Naive, steady)])).expect("it was measured");
+        let found = growth(Figure::Dataset, &overheads(&[(Naive, steady)])).expect("it was measured");
         assert_eq!(found.differences, [format!("NS: the checkpoint grows with exponent 1.60: {UNKNOWN}")]);
         assert_eq!(found.unclear, Vec::<String>::new());
     }
@@ -154,14 +154,16 @@ mod tests {
         let slow: &[Point] = &[(4.0, [12_000.0, 12_500.0, 18_000.0])];
         let wide: &[Point] = &[(4.0, [6_000.0, 7_500.0, 17_000.0])];
         let narrow: &[Point] = &[(4.0, [6_000.0, 7_500.0, 8_000.0])];
-        let found = alike(&overheads(&[(Naive, slow), (Zigzag, wide)])).expect("it was measured");
+        let found =
+            alike(Figure::Dataset, &overheads(&[(Naive, slow), (Zigzag, wide)])).expect("it was measured");
         assert_eq!(
             found.unclear,
             ["NS takes 1.67 times as long as ZZ at 4 GB: within the noise of this run: its checkpoints \
               there took 12 to 18 s, the other's 6 to 17 s"]
         );
         assert!(found.differences.is_empty());
-        let found = alike(&overheads(&[(Naive, slow), (Zigzag, narrow)])).expect("it was measured");
+        let found =
+            alike(Figure::Dataset, &overheads(&[(Naive, slow), (Zigzag, narrow)])).expect("it was measured");
         assert_eq!(found.differences, [format!("NS takes 1.67 times as long as ZZ at 4 GB: {UNKNOWN}")]);
         assert!(found.unclear.is_empty());
     }

@@ -1,11 +1,12 @@
 //! Holds the measurements against what the study printed: orders and shapes, and why ours differ.
 //!
 //! ```text
-//!   results ─► data (a scale, a seed) ─► orders, spikes, checkpoints ─► verdicts
+//!   results ─► data (a scale, a seed) ─► orders, shapes, spikes, checkpoints ─► verdicts
 //!                                            ▲
 //!              published, model, noise, reasons: what ours is held against
 //! ```
 
+mod arxiv;
 mod checkpoints;
 pub(super) mod data;
 pub(super) mod model;
@@ -13,6 +14,7 @@ mod noise;
 pub(super) mod orders;
 mod published;
 mod reasons;
+mod shapes;
 mod spikes;
 
 use super::cell::{Cell, Figures};

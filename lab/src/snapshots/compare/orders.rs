@@ -6,28 +6,35 @@ use super::super::plan::Figure;
 use super::data::{Series, Study, TAKEN_US_SHORT, exponent, of};
 use super::noise::{ALIKE, Noise};
 use super::reasons::{Measured, UNKNOWN};
-use super::{Verdict, checkpoints, published, spikes};
+use super::shapes::{Shape, Statement};
+use super::{Verdict, arxiv, checkpoints, published, spikes};
 use crate::report::short;
 use Algorithm::{Fork, Hourglass, Piggyback};
 
 /// Values that grow with a smaller exponent do not grow.
 const GROWS: f64 = 0.3;
+/// Means whose ends lie no further apart are level. The authors' own repeats of a cell differ by up to 20 %.
+const MEANS_ALIKE: f64 = 1.2;
+/// The same for taken phases.
+const TAKEN_ALIKE: f64 = 1.5;
 
 /// All verdicts that the measurements permit.
 pub(crate) fn judge(study: &Study<'_>) -> Vec<Verdict> {
     let mut all = Vec::new();
-    spikes::judge(study, &mut all);
+    spikes::judge(study, Figure::Trace, &mut all);
     for figure in [Figure::Dataset, Figure::Row, Figure::Updates, Figure::Skew] {
-        let printed = "mean: NS and Fork lowest, then HG and PB, then COU and ZZ, PP highest";
+        let printed = "mean: NS and Fork lowest, then HG, PB and COU, then ZZ, PP highest";
         all.extend(order(figure, printed, published::MEAN_ORDER, &Measured::means(study, figure)));
     }
+    curves(study, &mut all);
     taken(study, &mut all);
-    checkpoints::judge(study, &mut all);
+    checkpoints::judge(study, Figure::Dataset, &mut all);
     huge_pages(study, &mut all);
     transactions(study, &mut all);
     let flood = Measured::alone(study.series(Figure::Flood, |_, figures| figures.updates_per_s));
     let printed = "HG, PB and Fork reach more updates than NS, COU, ZZ and PP";
     all.extend(order(Figure::Flood, printed, published::FLOOD_ORDER, &flood));
+    arxiv::judge(study, &mut all);
     all
 }
 
@@ -108,7 +115,54 @@ fn growth(series: &[Series], of: &[Algorithm], what: &str, odd: impl Fn(f64) -> 
     (!exponents.is_empty()).then(|| differences.collect())
 }
 
-/// Figures 10 e to h, by the taken phase: one unlucky tick cannot spoil it.
+/// Figures 10 a to d and f to l: the shapes of the curves that the text tells. Maxima are judged by the taken
+/// phase, as one unlucky tick can spoil a maximum.
+pub(super) fn curves(study: &Study<'_>, all: &mut Vec<Verdict>) {
+    let mean = |_: &Cell, figures: &Figures| figures.mean_us();
+    let taken = |_: &Cell, figures: &Figures| figures.taken_us_median().max(TAKEN_US_SHORT);
+    let overhead = |_: &Cell, figures: &Figures| figures.overhead_ms();
+    let noise = Noise::of(study, mean);
+    let mut judge = |printed, figure, of: &[Algorithm], shape, series: Vec<Series>, noise: &Noise| {
+        all.extend(Statement { figure, printed, of, shape }.judge(&series, noise));
+    };
+    let means: [(_, _, &[Algorithm], _); 5] = [
+        ("10a: every mean rises with the data", Figure::Dataset, &Algorithm::PHYSICAL, Shape::Rises),
+        (
+            "10b: the means of NS, COU, HG and PB rise with the row",
+            Figure::Row,
+            published::RISES,
+            Shape::Rises,
+        ),
+        ("10b: those of ZZ and PP do not", Figure::Row, published::LEVEL, Shape::Level(MEANS_ALIKE)),
+        ("10c: every mean rises with the updates", Figure::Updates, &Algorithm::PHYSICAL, Shape::Rises),
+        ("10d: every mean falls with the skew", Figure::Skew, &Algorithm::PHYSICAL, Shape::Falls),
+    ];
+    for (printed, figure, of, shape) in means {
+        judge(printed, figure, of, shape, study.series(figure, mean), &noise);
+    }
+    let drawn = &Algorithm::PHYSICAL[1..];
+    let maxima: [(_, _, &[Algorithm]); 3] = [
+        ("10f: the row has no effect on Fork's maximum", Figure::Row, &[Fork]),
+        ("10g: updates have no effect on the maxima but NS's", Figure::Updates, drawn),
+        ("10h: skew has no effect on the maxima but NS's", Figure::Skew, drawn),
+    ];
+    for (printed, figure, of) in maxima {
+        let series = study.series(figure, taken);
+        judge(printed, figure, of, Shape::Level(TAKEN_ALIKE), series, &Noise::default());
+    }
+    let overheads = [
+        ("10j: the row has no effect on the time of a checkpoint", Figure::Row),
+        ("10k: nor have updates", Figure::Updates),
+        ("10l: nor has skew", Figure::Skew),
+    ];
+    for (printed, figure) in overheads {
+        let series = study.series(figure, overhead);
+        let shape = Shape::Level(checkpoints::OVERHEADS_ALIKE);
+        judge(printed, figure, &Algorithm::PHYSICAL, shape, series, &Noise::default());
+    }
+}
+
+/// Figures 10 e and f, by the taken phase: one unlucky tick cannot spoil it.
 fn taken(study: &Study<'_>, all: &mut Vec<Verdict>) {
     let taken = |_: &Cell, figures: &Figures| figures.taken_us_median().max(TAKEN_US_SHORT);
     let by_data = study.series(Figure::Dataset, taken);

@@ -1,4 +1,4 @@
-//! Figure 9: the algorithms with spikes at the trigger, and those whose latency stays flat.
+//! Figure 9, and figure 12 of the arXiv text: the algorithms with spikes at the trigger, and those whose latency stays flat.
 //!
 //! ```text
 //!             triggered      taken                                    durable
@@ -19,9 +19,11 @@ use crate::report::short;
 /// A spike is this many times the median tick.
 const SPIKE: f64 = 3.0;
 
-/// Judges both.
-pub(super) fn judge(study: &Study<'_>, all: &mut Vec<Verdict>) {
-    let measured = study.measured(Figure::Trace);
+/// Judges both, in a figure's cells with the largest parameter.
+pub(super) fn judge(study: &Study<'_>, figure: Figure, all: &mut Vec<Verdict>) {
+    let mut measured = study.measured(figure);
+    let largest = measured.iter().map(|(point, _)| point.x).fold(f64::NAN, f64::max);
+    measured.retain(|(point, _)| point.x == largest);
     let mut judge = |printed, of: &[_], odd: fn(&Figures) -> Option<String>| {
         let own = measured.iter().filter(|(point, figures)| {
             of.contains(&point.cell.algorithm) && !figures.trace.is_empty() && figures.quiet.p50 > 0.0
@@ -29,7 +31,7 @@ pub(super) fn judge(study: &Study<'_>, all: &mut Vec<Verdict>) {
         let own: Vec<_> = own.map(|(point, figures)| (point.cell.algorithm.name(), odd(figures))).collect();
         if !own.is_empty() {
             let differences = own.into_iter().filter_map(|(name, odd)| Some(format!("{name}: {}", odd?)));
-            all.push(Verdict::new(Figure::Trace, printed, differences.collect()));
+            all.push(Verdict::new(figure, printed, differences.collect()));
         }
     };
     judge("NS, COU, Fork and ZZ have spikes at the trigger", published::SPIKES, no_spike);

@@ -1,0 +1,63 @@
+//! Judges the statements of the arXiv text about its own setting (figures 10 to 15, 17 to 19 there).
+
+use super::super::cell::{Algorithm, Cell, Figures};
+use super::super::plan::Figure;
+use super::checkpoints::OVERHEADS_ALIKE;
+use super::data::{Series, Study, TAKEN_US_SHORT};
+use super::noise::Noise;
+use super::reasons::Measured;
+use super::shapes::{Shape, Statement};
+use super::{Verdict, checkpoints, published, spikes};
+
+/// Judges all of them that the measurements permit.
+pub(super) fn judge(study: &Study<'_>, all: &mut Vec<Verdict>) {
+    curves(study, all);
+    orders(study, all);
+    spikes::judge(study, Figure::ArxivUpdates, all);
+    checkpoints::judge(study, Figure::ArxivDataset, all);
+}
+
+fn series(study: &Study<'_>, figure: Figure, of: fn(&Figures) -> f64) -> Vec<Series> {
+    study.series(figure, |_: &Cell, figures| of(figures))
+}
+
+pub(super) fn curves(study: &Study<'_>, all: &mut Vec<Verdict>) {
+    let of = |figure, of| series(study, figure, of);
+    let (updates, dataset) = (Figure::ArxivUpdates, Figure::ArxivDataset);
+    let taken = |figures: &Figures| figures.taken_us_median().max(TAKEN_US_SHORT);
+    let mut curve = |figure, printed, of: &[Algorithm], shape, series: &[_]| {
+        let statement = Statement { figure, printed, of, shape };
+        all.extend(statement.judge(series, &Noise::default()));
+    };
+
+    let printed = "10: the mean of every algorithm rises with the updates";
+    curve(updates, printed, &Algorithm::PHYSICAL, Shape::Rises, &of(updates, Figures::mean_us));
+    let printed = "15: the maximum does not depend on the updates (judged by the taken phase)";
+    curve(updates, printed, &Algorithm::PHYSICAL, Shape::Level(LEVEL), &of(updates, taken));
+    let printed = "18: the checkpoint's time does not depend on the updates";
+    let overheads = of(updates, Figures::overhead_ms);
+    curve(updates, printed, &Algorithm::PHYSICAL, Shape::Level(OVERHEADS_ALIKE), &overheads);
+    let printed = "11: the size of the data has almost no effect on the mean";
+    curve(dataset, printed, &Algorithm::PHYSICAL, Shape::Level(LEVEL), &of(dataset, Figures::mean_us));
+    let printed = "14: the maxima of NS, COU, Fork and ZZ rise with the data (judged by the taken phase)";
+    curve(dataset, printed, published::SPIKES, Shape::Rises, &of(dataset, taken));
+    let printed = "14: those of PP, HG and PB do not";
+    curve(dataset, printed, published::FLAT, Shape::Level(LEVEL), &of(dataset, taken));
+}
+
+fn orders(study: &Study<'_>, all: &mut Vec<Verdict>) {
+    let (updates, dataset) = (Figure::ArxivUpdates, Figure::ArxivDataset);
+    let mut order = |figure, printed, groups, values| {
+        all.extend(super::orders::order(figure, printed, groups, &Measured::alone(values)));
+    };
+    let printed = "10: the mean of NS is lowest, then HG, PB and Fork, then ZZ, then COU and PP";
+    order(updates, printed, published::ARXIV_MEAN_ORDER, series(study, updates, Figures::mean_us));
+    let maxima = || series(study, dataset, Figures::max_us);
+    let printed = "14: the maxima of PP, HG and PB are below those of NS, COU, Fork and ZZ";
+    order(dataset, printed, &[published::FLAT, published::SPIKES], maxima());
+    let printed = "19: Fork's maximum is above those of HG and PB";
+    order(dataset, printed, published::ARXIV_FORK_ORDER, maxima());
+}
+
+/// Values that lie no further apart do not depend on the parameter, which grows to 8 or 16 times.
+const LEVEL: f64 = 1.5;
