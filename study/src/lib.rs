@@ -74,11 +74,12 @@
 //! # Ok::<(), CheckpointError>(())
 //! ```
 //!
-//! Two more families, of types of their own:
+//! More families, of types of their own:
 //!
 //! - [`transaction`]: transactions of any number of threads, each of which may read and write any rows. CALC
 //!   and the virtual algorithms vHG and vPB take snapshots between transactions, and stop none.
 //! - [`vls`]: a store of keyed records with many scans at once, each over a snapshot of its own.
+//! - [`mvcc`]: the same by version chains, which VLS is compared with; [`Records`] is what both can do.
 
 mod algorithm;
 mod array;
@@ -95,10 +96,12 @@ mod hourglass;
 #[cfg(test)]
 mod judge;
 mod memory;
+pub mod mvcc;
 mod naive;
 mod pair;
 mod piggyback;
 mod ping_pong;
+mod records;
 mod rows;
 mod shape;
 mod sync;
@@ -116,5 +119,6 @@ pub use hourglass::Hourglass;
 pub use naive::Naive;
 pub use piggyback::Piggyback;
 pub use ping_pong::PingPong;
+pub use records::{Kept, RecordBatch, RecordScan, Records};
 pub use shape::Shape;
 pub use zigzag::Zigzag;

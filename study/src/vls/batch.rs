@@ -5,7 +5,7 @@ use crate::sync::{Arc, MutexGuard};
 use super::error::StoreError;
 use super::mask::Mask;
 use super::parts::{Change, Parts};
-use super::table::{Bucket, find};
+use super::table::{Bucket, Record, find};
 
 /// Reads and writes of several keys, of which a scan sees all or nothing. Other writers of these keys wait,
 /// and so do scans that reach them: keep it short. If it is dropped without [`Batch::commit`], it has changed
@@ -15,7 +15,7 @@ pub struct Batch<'s, M: Mask> {
     /// Sorted.
     keys: Box<[u64]>,
     /// Those of the keys, latched, by number.
-    buckets: Vec<(usize, MutexGuard<'s, Bucket<M>>)>,
+    buckets: Vec<(usize, MutexGuard<'s, Bucket<Record<M>>>)>,
     /// The new rows of the keys; `None` removes.
     changes: Vec<(u64, Option<Box<[u64]>>)>,
 }

@@ -46,26 +46,25 @@
 //! ```
 
 mod batch;
-mod buffer;
+pub(crate) mod buffer;
 mod error;
-mod index;
+pub(crate) mod index;
 mod keep;
 mod mask;
 #[cfg(all(test, loom))]
 mod model;
-mod parts;
+pub(crate) mod parts;
 mod remset;
 mod reset;
 mod scan;
 mod scans;
 mod store;
-mod table;
+pub(crate) mod table;
 mod view;
 
 pub use batch::Batch;
 pub use error::StoreError;
 pub use keep::Keep;
 pub use mask::Mask;
-pub use remset::RemsetSize;
 pub use scan::Scan;
 pub use store::Store;

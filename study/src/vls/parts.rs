@@ -16,7 +16,7 @@ use crate::sync::MutexGuard;
 pub(crate) struct Parts<M: Mask> {
     pub(crate) fields: usize,
     pub(crate) keep: Keep,
-    pub(crate) table: Table<M>,
+    pub(crate) table: Table<Record<M>>,
     pub(crate) index: Option<Index<M>>,
     pub(crate) remset: Remset<M>,
     pub(crate) scans: Scans<M>,
@@ -68,7 +68,7 @@ impl<M: Mask> Parts<M> {
     }
 
     /// True if the change inserts or removes a pointer of the index.
-    pub(crate) fn moves_pointer(&self, bucket: &Bucket<M>, key: u64, change: &Change<'_>) -> bool {
+    pub(crate) fn moves_pointer(&self, bucket: &Bucket<Record<M>>, key: u64, change: &Change<'_>) -> bool {
         let Some(index) = &self.index else { return false };
         let old = find(bucket, key).map(|at| bucket[at].row[index.field]);
         match (old, change) {
@@ -88,7 +88,7 @@ impl<M: Mask> Parts<M> {
     pub(crate) fn apply(
         &self,
         view: &View<M>,
-        bucket: &mut Bucket<M>,
+        bucket: &mut Bucket<Record<M>>,
         pointers: Option<&mut Pointers<M>>,
         key: u64,
         change: &Change<'_>,

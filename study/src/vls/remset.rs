@@ -14,6 +14,7 @@ use std::sync::PoisonError;
 
 use super::keep::Keep;
 use super::mask::Mask;
+use crate::records::Kept;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 
@@ -21,15 +22,6 @@ use crate::sync::{Mutex, MutexGuard};
 const SHARDS: usize = if cfg!(loom) { 1 } else { 64 };
 /// The number of versions that a scan reads under one latch.
 const VERSIONS_PER_LATCH: usize = 64;
-
-/// The memory that is kept for scans.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemsetSize {
-    /// Old versions of records.
-    pub versions: usize,
-    /// Bytes of their rows and of the metadata of each, without the allocator's share.
-    pub bytes: usize,
-}
 
 struct Version<M> {
     key: u64,
@@ -75,9 +67,9 @@ impl<M: Mask> Remset<M> {
         }
     }
 
-    pub(crate) fn size(&self) -> RemsetSize {
+    pub(crate) fn size(&self) -> Kept {
         let versions = self.versions.load(Ordering::Relaxed);
-        RemsetSize { versions, bytes: versions * self.version_bytes }
+        Kept { versions, bytes: versions * self.version_bytes }
     }
 
     /// Keeps a version for the scans with 0 in `unread`. REQUIRES: the record's latch is held, and was before

@@ -24,10 +24,10 @@ use super::error::StoreError;
 use super::keep::Keep;
 use super::mask::Mask;
 use super::parts::{Change, Parts};
-use super::remset::RemsetSize;
 use super::reset::Resetter;
 use super::scan::Scan;
 use super::table::find;
+use crate::records::{Kept, RecordBatch, RecordScan, Records};
 use crate::shape::Shape;
 use crate::sync::Arc;
 
@@ -92,7 +92,7 @@ impl<M: Mask> Store<M> {
     }
 
     /// The memory that is kept for scans.
-    pub fn remset_size(&self) -> RemsetSize {
+    pub fn remset_size(&self) -> Kept {
         self.parts.remset.size()
     }
 
@@ -113,5 +113,77 @@ impl<M: Mask> Store<M> {
         if bits != M::ZEROS {
             self.parts.reset(bits, stable);
         }
+    }
+}
+
+impl<M: Mask> Records for Store<M> {
+    type Scan<'s> = Scan<'s, M>;
+    type Batch<'s> = Batch<'s, M>;
+
+    fn read(&self, key: u64, row: &mut [u64]) -> Result<bool, StoreError> {
+        self.read(key, row)
+    }
+
+    fn write(&self, key: u64, row: &[u64]) -> Result<bool, StoreError> {
+        self.write(key, row)
+    }
+
+    fn write_field(&self, key: u64, field: usize, value: u64) -> Result<bool, StoreError> {
+        self.write_field(key, field, value)
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        self.remove(key)
+    }
+
+    fn batch(&self, keys: &[u64]) -> Batch<'_, M> {
+        self.batch(keys)
+    }
+
+    fn scan(&self) -> Result<Scan<'_, M>, StoreError> {
+        self.scan()
+    }
+
+    fn index_scan(&self, least: u64, most: u64) -> Result<Scan<'_, M>, StoreError> {
+        self.index_scan(least, most)
+    }
+
+    fn kept(&self) -> Kept {
+        self.remset_size()
+    }
+
+    fn kept_pointers(&self) -> usize {
+        self.postponed_pointers()
+    }
+
+    fn settle(&self) {
+        #[cfg(loom)]
+        self.reset_ended();
+        #[cfg(not(loom))]
+        self.wait_until_reset();
+    }
+}
+
+impl<M: Mask> RecordScan for Scan<'_, M> {
+    fn next_row(&mut self) -> Option<(u64, &[u64])> {
+        self.next_row()
+    }
+}
+
+impl<M: Mask> RecordBatch for Batch<'_, M> {
+    fn read(&self, key: u64) -> Result<Option<&[u64]>, StoreError> {
+        self.read(key)
+    }
+
+    fn write(&mut self, key: u64, row: &[u64]) -> Result<(), StoreError> {
+        self.write(key, row)
+    }
+
+    fn remove(&mut self, key: u64) -> Result<(), StoreError> {
+        self.remove(key)
+    }
+
+    fn commit(self) {
+        self.commit();
     }
 }

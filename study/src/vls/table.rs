@@ -7,7 +7,6 @@
 use std::sync::PoisonError;
 
 use super::error::StoreError;
-use super::mask::Mask;
 use crate::memory;
 use crate::shape::Shape;
 use crate::sync::{Mutex, MutexGuard};
@@ -21,14 +20,26 @@ pub(crate) struct Record<M> {
     pub(crate) row: Box<[u64]>,
 }
 
-pub(crate) type Bucket<M> = Vec<Record<M>>;
-
-pub(crate) struct Table<M> {
-    buckets: Box<[Mutex<Bucket<M>>]>,
+/// A record of a table.
+pub(crate) trait Keyed {
+    fn key(&self) -> u64;
 }
 
-impl<M: Mask> Table<M> {
-    pub(crate) fn new(shape: Shape) -> Result<Table<M>, StoreError> {
+impl<M> Keyed for Record<M> {
+    fn key(&self) -> u64 {
+        self.key
+    }
+}
+
+pub(crate) type Bucket<R> = Vec<R>;
+
+/// Records of VLS or of another store: the table knows their keys only.
+pub(crate) struct Table<R> {
+    buckets: Box<[Mutex<Bucket<R>>]>,
+}
+
+impl<R> Table<R> {
+    pub(crate) fn new(shape: Shape) -> Result<Table<R>, StoreError> {
         // Of the rows; the allocator refuses the overhead of each if it must.
         memory::check(shape, 1)?;
         // Loom's models have a bucket for each record.
@@ -51,17 +62,17 @@ impl<M: Mask> Table<M> {
         ((hash * self.buckets.len() as u64) >> 32) as usize
     }
 
-    pub(crate) fn latch(&self, bucket: usize) -> MutexGuard<'_, Bucket<M>> {
+    pub(crate) fn latch(&self, bucket: usize) -> MutexGuard<'_, Bucket<R>> {
         // A thread that panics with a latch held, in a batch, has not changed anything yet.
         self.buckets[bucket].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn latch_key(&self, key: u64) -> MutexGuard<'_, Bucket<M>> {
+    pub(crate) fn latch_key(&self, key: u64) -> MutexGuard<'_, Bucket<R>> {
         self.latch(self.bucket_of(key))
     }
 }
 
 /// Where in its bucket a key's record is.
-pub(crate) fn find<M>(bucket: &Bucket<M>, key: u64) -> Option<usize> {
-    bucket.iter().position(|record| record.key == key)
+pub(crate) fn find<R: Keyed>(bucket: &Bucket<R>, key: u64) -> Option<usize> {
+    bucket.iter().position(|record| record.key() == key)
 }

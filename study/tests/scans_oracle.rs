@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tarn_study::Shape;
 use tarn_study::vls::{Keep, Mask, Store, StoreError};
+use tarn_study::{RecordBatch, RecordScan, Records, Shape, mvcc};
 
 const FIELDS: usize = 3;
 const INDEXED: usize = 1;
@@ -27,6 +27,8 @@ const ACCOUNTS: u64 = 1 << 33;
 const ACCOUNT_COUNT: u64 = 20;
 const MONEY: u64 = 1000;
 const STEPS_LIMIT: usize = 40_000;
+/// The most scans that a thread begins at once.
+const SCANS: usize = 32;
 
 type Row = [u64; FIELDS];
 type Rows = BTreeMap<u64, Row>;
@@ -42,8 +44,8 @@ struct Shown {
     between: Vec<(usize, usize)>,
 }
 
-struct Writer<'t, M: Mask> {
-    store: &'t Store<M>,
+struct Writer<'t, S> {
+    store: &'t S,
     number: u64,
     rng: StdRng,
     history: History,
@@ -51,7 +53,7 @@ struct Writer<'t, M: Mask> {
     complete: &'t AtomicUsize,
 }
 
-impl<M: Mask> Writer<'_, M> {
+impl<S: Records> Writer<'_, S> {
     fn run(mut self, stop: &AtomicBool) -> History {
         for step in 1..STEPS_LIMIT {
             if stop.load(Ordering::Relaxed) {
@@ -142,10 +144,10 @@ impl<M: Mask> Writer<'_, M> {
 }
 
 /// Begins several scans and reads them in turns; some it drops.
-fn read<M: Mask>(store: &Store<M>, rng: &mut StdRng, complete: &[AtomicUsize], shown: &mut Vec<Shown>) {
+fn read<S: Records>(store: &S, rng: &mut StdRng, complete: &[AtomicUsize], shown: &mut Vec<Shown>) {
     let steps = || complete.iter().map(|steps| steps.load(Ordering::SeqCst));
     let mut running = Vec::new();
-    for _ in 0..rng.random_range(1..=M::BITS / 2) {
+    for _ in 0..rng.random_range(1..=SCANS) {
         let before: Vec<usize> = steps().collect();
         let least = if rng.random() { 0 } else { rng.random_range(0..VALUES) };
         let begun = if least == 0 { store.scan() } else { store.index_scan(least, u64::MAX) };
@@ -210,12 +212,12 @@ fn verify(shown: &Shown, histories: &[History], seed: u64) {
     }
 }
 
-fn check<M: Mask>(keep: Keep, seed: u64, scans: usize) {
+fn check<S: Records>(new: impl Fn(Shape) -> S, seed: u64, scans: usize) -> S {
     println!("seed {seed}");
     let mut rng = StdRng::seed_from_u64(seed);
     let (writers, readers) = (rng.random_range(1..4), rng.random_range(1..4));
     let shape = Shape::new(rng.random_range(1..200), 8 * FIELDS).unwrap();
-    let store = Store::<M>::new(shape, Some(INDEXED), keep).unwrap();
+    let store = new(shape);
     for writer in 0..writers {
         store.write(CLOCKS + writer, &[0, u64::MAX, 0]).unwrap();
     }
@@ -252,9 +254,14 @@ fn check<M: Mask>(keep: Keep, seed: u64, scans: usize) {
         (histories, shown)
     });
     shown.iter().for_each(|shown| verify(shown, &histories, seed));
-    store.wait_until_reset();
-    assert_eq!(store.remset_size().versions, 0, "seed {seed}: nobody needs a version any more");
-    assert_eq!(store.postponed_pointers(), 0, "seed {seed}");
+    store.settle();
+    assert_eq!(store.kept().versions, 0, "seed {seed}: nobody needs a version any more");
+    assert_eq!(store.kept_pointers(), 0, "seed {seed}");
+    store
+}
+
+fn check_vls<M: Mask>(keep: Keep, seed: u64, scans: usize) {
+    let store = check(|shape| Store::<M>::new(shape, Some(INDEXED), keep).unwrap(), seed, scans);
     let mut running: Vec<_> = (0..M::BITS).map(|_| store.scan().unwrap()).collect();
     assert_eq!(store.scan().err(), Some(StoreError::Scans { limit: M::BITS }));
     let count = running.iter_mut().map(|scan| std::iter::from_fn(|| scan.next_row().map(drop)).count());
@@ -264,20 +271,29 @@ fn check<M: Mask>(keep: Keep, seed: u64, scans: usize) {
 
 #[test]
 fn scans_of_64_bits_show_an_instant() {
-    (0..8).for_each(|seed| check::<u64>(Keep::Shared, seed, 500));
+    (0..8).for_each(|seed| check_vls::<u64>(Keep::Shared, seed, 500));
 }
 
 #[test]
 fn scans_of_128_bits_show_an_instant() {
-    (100..106).for_each(|seed| check::<u128>(Keep::Shared, seed, 500));
+    (100..106).for_each(|seed| check_vls::<u128>(Keep::Shared, seed, 500));
 }
 
 #[test]
 fn scans_with_remsets_of_their_own_show_an_instant() {
-    (200..204).for_each(|seed| check::<u64>(Keep::PerScan, seed, 300));
+    (200..204).for_each(|seed| check_vls::<u64>(Keep::PerScan, seed, 300));
 }
 
 #[test]
 fn scans_whose_versions_stay_to_the_end_show_an_instant() {
-    (300..304).for_each(|seed| check::<u64>(Keep::SharedToTheEnd, seed, 300));
+    (300..304).for_each(|seed| check_vls::<u64>(Keep::SharedToTheEnd, seed, 300));
+}
+
+#[test]
+fn scans_of_version_chains_show_an_instant() {
+    fn check_chains<K: mvcc::Keep>(seed: u64) {
+        check(|shape| mvcc::Store::<K>::new(shape, Some(INDEXED)).unwrap(), seed, 300);
+    }
+    (400..404).for_each(check_chains::<mvcc::Every>);
+    (500..504).for_each(check_chains::<mvcc::Seen>);
 }

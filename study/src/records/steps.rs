@@ -2,45 +2,52 @@
 //! show exactly the copy that was taken when it began. The seed decides everything in a run; only the thread
 //! that resets bits runs by itself.
 
-#![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tarn_study::Shape;
-use tarn_study::vls::{Keep, Mask, Scan, Store, StoreError};
 
-const FIELDS: usize = 3;
+use super::{RecordBatch, RecordScan, Records};
+use crate::mvcc;
+use crate::shape::Shape;
+use crate::vls::{Keep, Mask, Store, StoreError};
+
+pub(crate) const FIELDS: usize = 3;
 /// The field that the index is over.
-const INDEXED: usize = 1;
+pub(crate) const INDEXED: usize = 1;
+/// No more scans are tried at once in a store that has no limit.
+const SCANS: usize = 100;
 const VALUES: u64 = 20;
 
 type Rows = BTreeMap<u64, [u64; FIELDS]>;
 
 /// A scan, the rows that it has still to show, and the number of rows that it shows before it is dropped.
-struct Running<'s, M: Mask> {
-    scan: Scan<'s, M>,
+struct Running<'s, S: Records + 's> {
+    scan: S::Scan<'s>,
     left: Rows,
     rows_limit: usize,
 }
 
-struct Steps<'s, M: Mask> {
-    store: &'s Store<M>,
+struct Steps<'s, S: Records> {
+    store: &'s S,
+    /// The most scans at once, if there is a limit.
+    limit: Option<usize>,
     rng: StdRng,
     seed: u64,
     keys: u64,
     /// The expected content of the store.
     rows: Rows,
-    running: Vec<Running<'s, M>>,
+    running: Vec<Running<'s, S>>,
     complete: usize,
 }
 
-impl<'s, M: Mask> Steps<'s, M> {
+impl<'s, S: Records> Steps<'s, S> {
     fn begin(&mut self) {
-        if self.running.len() == M::BITS {
-            assert_eq!(self.store.scan().err(), Some(StoreError::Scans { limit: M::BITS }));
+        if self.running.len() == self.limit.unwrap_or(SCANS) {
+            let refused = self.limit.map(|limit| StoreError::Scans { limit });
+            assert_eq!(self.store.scan().err(), refused);
             return;
         }
         let mut left = self.rows.clone();
@@ -139,15 +146,16 @@ impl<'s, M: Mask> Steps<'s, M> {
     }
 }
 
-fn check<M: Mask>(keep: Keep, seed: u64) -> usize {
+/// Runs a store's steps: an empty one of the given shape. Returns the number of scans that ran to their ends.
+pub(crate) fn check<S: Records>(new: impl Fn(Shape) -> S, limit: Option<usize>, seed: u64) -> usize {
     let mut rng = StdRng::seed_from_u64(seed);
     let keys = rng.random_range(5..200);
     let shape = Shape::new(rng.random_range(1..300), 8 * FIELDS).unwrap();
-    let store = Store::<M>::new(shape, Some(INDEXED), keep).unwrap();
+    let store = new(shape);
     // The probabilities that a step begins a scan, or else reads a row of one.
     let (begins, reads) = (rng.random_range(0.01..0.2), rng.random_range(0.5..0.95));
     let (rows, running) = (Rows::new(), Vec::new());
-    let mut steps = Steps { store: &store, rng, seed, keys, rows, running, complete: 0 };
+    let mut steps = Steps { store: &store, limit, rng, seed, keys, rows, running, complete: 0 };
     for _ in 0..20_000 {
         if steps.rng.random_bool(begins) {
             steps.begin();
@@ -164,34 +172,44 @@ fn check<M: Mask>(keep: Keep, seed: u64) -> usize {
         }
     }
     steps.running.clear();
-    store.wait_until_reset();
-    assert_eq!(store.remset_size().versions, 0, "seed {seed}: nobody needs a version any more");
-    assert_eq!(store.postponed_pointers(), 0, "seed {seed}");
+    store.settle();
+    assert_eq!(store.kept().versions, 0, "seed {seed}: nobody needs a version any more");
+    assert_eq!(store.kept_pointers(), 0, "seed {seed}");
     steps.complete
 }
 
-fn check_all<M: Mask>(keep: Keep) {
-    let complete: usize = (0..20).map(|seed| check::<M>(keep, seed)).sum();
+fn check_all<S: Records>(new: impl Fn(Shape) -> S, limit: Option<usize>) {
+    let complete: usize = (0..20).map(|seed| check(&new, limit, seed)).sum();
     assert!(complete > 500, "{complete} scans ran to their ends");
+}
+
+fn check_vls<M: Mask>(keep: Keep) {
+    check_all(|shape| Store::<M>::new(shape, Some(INDEXED), keep).unwrap(), Some(M::BITS));
 }
 
 #[test]
 fn scans_of_64_bits_show_what_was_there_when_they_began() {
-    check_all::<u64>(Keep::Shared);
+    check_vls::<u64>(Keep::Shared);
 }
 
 #[test]
 fn scans_of_128_bits_show_what_was_there_when_they_began() {
-    check_all::<u128>(Keep::Shared);
+    check_vls::<u128>(Keep::Shared);
 }
 
 #[test]
 fn scans_with_remsets_of_their_own_show_the_same() {
-    check_all::<u64>(Keep::PerScan);
-    check_all::<u128>(Keep::PerScan);
+    check_vls::<u64>(Keep::PerScan);
+    check_vls::<u128>(Keep::PerScan);
 }
 
 #[test]
 fn scans_whose_versions_stay_to_the_end_show_the_same() {
-    check_all::<u64>(Keep::SharedToTheEnd);
+    check_vls::<u64>(Keep::SharedToTheEnd);
+}
+
+#[test]
+fn scans_of_version_chains_show_the_same() {
+    check_all(|shape| mvcc::Store::<mvcc::Every>::new(shape, Some(INDEXED)).unwrap(), None);
+    check_all(|shape| mvcc::Store::<mvcc::Seen>::new(shape, Some(INDEXED)).unwrap(), None);
 }
