@@ -112,7 +112,7 @@ fn lines(list: &List, rows: &Rows, chart: &Chart, own: &[&Row]) -> Lines {
     if let Some(printed) = chart.printed.as_ref().filter(|_| !lines.is_empty()) {
         lines.extend(printed.lines.iter().map(|(name, values)| {
             let points = printed.x.iter().copied().zip(values.iter().copied()).collect();
-            Line { name: format!("{name} (printed)"), points, printed: true }
+            Line { name: format!("{name} (published)"), points, printed: true }
         }));
     }
     Lines { all: lines, names }
