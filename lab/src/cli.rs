@@ -240,7 +240,8 @@ pub fn execute(cli: LabCli) -> Result<Conclusion> {
 fn study(own: snapshots::Options) -> Result<Conclusion> {
     let (seed, strict, again, path) = (own.seed, own.strict, own.again, own.json.clone());
     let wanted = Wanted { quick: own.quick, full: own.full };
-    conduct(&mut snapshots::Snapshots::new(own)?, Some(&path), wanted, again, seed, strict)
+    let dir = own.dir.clone().unwrap_or_else(std::env::temp_dir);
+    conduct(&mut snapshots::Snapshots::new(own)?, &dir, Some(&path), wanted, again, (seed, strict))
 }
 
 /// Runs an experiment against servers. One with a report continues its file of results.
@@ -262,20 +263,21 @@ fn start<E: Experiment, O: Args>(
     }
     let setting = Setting::new(options)?;
     setting.announce(E::NAME);
-    let (seed, strict, path) = (setting.seed, setting.options.strict, setting.options.json.clone());
+    let (seed, strict) = (setting.seed, setting.options.strict);
+    let (path, dir) = (setting.options.json.clone(), setting.dir.clone());
     let wanted = Wanted { quick: setting.options.quick, full: false };
-    conduct(&mut experiment(setting, own), path.as_deref(), wanted, again, seed, strict)
+    conduct(&mut experiment(setting, own), &dir, path.as_deref(), wanted, again, (seed, strict))
 }
 
 fn conduct<E: Experiment>(
     experiment: &mut E,
+    dir: &Path,
     path: Option<&Path>,
     wanted: Wanted,
     again: bool,
-    seed: u64,
-    strict: bool,
+    (seed, strict): (u64, bool),
 ) -> Result<Conclusion> {
-    let mut report = Report::new(E::NAME, seed, path)?;
+    let mut report = Report::new(E::NAME, seed, dir, path)?;
     let broken = contract::run(experiment, path, wanted, again, &mut report)?;
     if let Some(path) = path {
         eprintln!("drawn by: tarn lab report {} --json {}", E::NAME, path.display());

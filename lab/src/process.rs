@@ -64,6 +64,17 @@ fn rollup(pid: u32, wanted: impl Fn(&str) -> bool) -> Option<u64> {
     all.filter(|(name, _)| wanted(name)).map(|(_, bytes)| bytes).reduce(|a, b| a + b)
 }
 
+/// Bytes of a process in huge pages; 0 where they are not counted.
+pub fn huge_bytes(pid: u32) -> u64 {
+    rollup(pid, |name| name == "AnonHugePages").unwrap_or(0)
+}
+
+/// Bytes of the page tables of a process (`VmPTE`), which a fork copies; 0 where they are not counted.
+pub fn page_table_bytes(pid: u32) -> u64 {
+    let status = process(pid).and_then(|own| own.status());
+    status.ok().and_then(|status| status.vmpte).unwrap_or(0) * 1024
+}
+
 /// Bytes of a process in pages that no other process has; 0 where they are not counted.
 pub fn private_bytes(pid: u32) -> u64 {
     rollup(pid, |name| name.starts_with("Private_")).unwrap_or(0)

@@ -130,9 +130,9 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report whose JSON lines are appended to a file, whose directory is made, or go to the standard
-    /// output.
-    pub fn new(experiment: &'static str, seed: u64, json: Option<&Path>) -> Result<Report> {
+    /// A report of what is measured in `dir`. Its JSON lines are appended to a file, whose directory is made, or
+    /// go to the standard output.
+    pub fn new(experiment: &'static str, seed: u64, dir: &Path, json: Option<&Path>) -> Result<Report> {
         let lines: Box<dyn Write> = match json {
             Some(path) => {
                 if let Some(parent) = path.parent() {
@@ -143,7 +143,7 @@ impl Report {
             }
             None => Box::new(std::io::stdout()),
         };
-        let machine = Machine::look();
+        let machine = Machine::look(dir);
         Ok(Report { experiment, seed, machine, lines, written: Vec::new(), goals: Vec::new() })
     }
 

@@ -82,6 +82,19 @@ impl<C, F> Line<C, F> {
     }
 }
 
+impl<C, F> Line<C, F> {
+    /// The settings of the machine that matter, in words; results of older versions have none.
+    fn settings_text(&self) -> Option<String> {
+        let text = |name: &str| self.machine[name].as_str();
+        let swap = self.machine["swap_bytes"].as_f64()? / f64::from(1 << 30);
+        let (huge, governor, overcommit) = (text("huge_pages")?, text("governor")?, text("overcommit")?);
+        Some(format!(
+            "huge pages {huge}, swap {swap:.1} GiB, governor {governor}, overcommit {overcommit}; disk: {}",
+            text("disk")?
+        ))
+    }
+}
+
 impl<C, F> Results<C, F> {
     /// The place, time and subject of some measured lines, and what was noted.
     pub fn facts(&self, lines: &[&Line<C, F>]) -> Facts {
@@ -93,6 +106,7 @@ impl<C, F> Results<C, F> {
         };
         let mut facts = vec![
             ("machine", distinct(&Line::machine_text)),
+            ("settings", distinct(&|line| line.settings_text().unwrap_or_else(|| "not recorded".to_owned()))),
             ("commit", distinct(&|line| line.commit.clone())),
             ("seed", distinct(&|line| line.seed.to_string())),
         ];

@@ -132,7 +132,7 @@ pub(crate) fn run(mut options: setting::Options, own: &Options, results: &Path) 
         return Err(LabError::Arguments("--limit is a ratio above 0".to_owned()));
     }
     let mut stored = Stored::read(&own.file)?;
-    let (processor, build) = (Machine::look().processor, build());
+    let (processor, build) = (Machine::look(Path::new("/")).processor, build());
     let known = stored.of(&processor, build).cloned();
     if known.is_none() && !own.store {
         eprintln!("nothing is stored in {} for {processor}, {build} builds: --store", own.file.display());
@@ -145,7 +145,7 @@ pub(crate) fn run(mut options: setting::Options, own: &Options, results: &Path) 
     let path = options.json.clone().unwrap_or_else(|| results.to_owned());
     let setting = Setting::new(options)?;
     setting.announce(NAME);
-    let mut report = Report::new(NAME, setting.seed, Some(&path))?;
+    let mut report = Report::new(NAME, setting.seed, &setting.dir, Some(&path))?;
     let is_lost = |request: &str, ratio: f64| match known.as_ref().and_then(|known| known.get(request)) {
         Some(known) if !own.store => ratio > known * own.limit,
         _ => own.store,

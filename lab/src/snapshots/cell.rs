@@ -149,6 +149,10 @@ pub struct Figures {
     pub resident_bytes: u64,
     /// The most of it, with a forked child's own memory.
     pub resident_bytes_max: u64,
+    /// Bytes of it in huge pages.
+    pub huge_bytes: u64,
+    /// Bytes of the page tables, which a fork copies.
+    pub page_table_bytes: u64,
     /// Cache misses of the client while it updated; `None` where the machine does not count them.
     pub cache_misses: Option<u64>,
     /// Updates of all ticks.
@@ -272,6 +276,10 @@ impl Cell {
         let own = std::env::current_exe().doing(|| "find this program".to_owned())?;
         let words = [serde_json::to_string(self), serde_json::to_string(place)];
         let mut command = Command::new(&own);
+        if self.huge_pages {
+            // The C library's allocator asks for them (`madvise`) where this says so.
+            command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+        }
         command.arg("cell").args(words.map(|word| word.expect(plain)));
         serde_json::from_slice(&output_of(&mut command, &self.to_string())?)
             .map_err(|error| LabError::Reply(format!("the figures of a cell: {error}")))

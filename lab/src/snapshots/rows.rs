@@ -30,6 +30,7 @@ fn of_figure(study: &Study<'_>, figure: Figure) -> Vec<Row> {
             "label": point.cell.label(),
             "mean_us": figures.mean_us(),
             "max_us": figures.max_us(),
+            "taken": figures.taken_us_max(),
             "memory": memory_ratio(&point.cell, figures),
             "visible_wait": figures.longest_wait().max(LEAST_WAIT_US),
             "longest_reads": figures.reads_quiet.max.max(figures.reads_during.max),

@@ -11,9 +11,9 @@ use super::rows;
 use crate::error::{IoContext, Result};
 use crate::experiment::{Experiment, LineOf, Measured, Wanted};
 use crate::page::{Facts, Remark, Row};
-use crate::process;
 use crate::report::Report;
 use crate::setting::is_asked;
+use crate::{machine, process};
 
 /// The options of the study.
 #[derive(Debug, Clone, clap::Args)]
@@ -106,6 +106,14 @@ impl Experiment for Snapshots {
 
     fn plan(&mut self) -> Result<Vec<Cell>> {
         Ok(self.options.points().into_iter().map(|point| point.cell).collect())
+    }
+
+    fn prepare(&mut self, todo: &mut Vec<Cell>, _: &mut Report) -> Result<()> {
+        if let Some(why) = machine::no_huge_pages().filter(|_| todo.iter().any(|cell| cell.huge_pages)) {
+            eprintln!("the cells with huge pages are left out: {why}");
+            todo.retain(|cell| !cell.huge_pages);
+        }
+        Ok(())
     }
 
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {

@@ -19,8 +19,8 @@ use super::cell::{Cell, Distribution, Figures, Place, Task};
 use super::counter::{CacheMisses, child_bytes_most};
 use super::stream::{Stream, Updates, look};
 use crate::error::{LabError, Result};
-use crate::interrupt;
 use crate::process::{self, beside};
+use crate::{interrupt, machine};
 
 /// One tick, in microseconds since the start.
 struct Tick {
@@ -54,7 +54,12 @@ pub(super) fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Res
         (true, true) => {}
         (false, _) => snapshotter.take()?.traverse(look)?,
     }
-    let resident_bytes = process::memory(std::process::id())?.resident_bytes;
+    let own = std::process::id();
+    let resident_bytes = process::memory(own)?.resident_bytes;
+    let (huge_bytes, page_table_bytes) = (process::huge_bytes(own), process::page_table_bytes(own));
+    if cell.huge_pages {
+        machine::check_huge_pages(huge_bytes, cell.data_bytes())?;
+    }
 
     let start = Instant::now();
     let (ticked, taken) = beside(
@@ -63,8 +68,9 @@ pub(super) fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Res
     );
     let (taken, child_bytes) = taken?;
     let (ticks, cache_misses) = ticked?;
-    let resident_bytes_max = process::memory(std::process::id())?.resident_bytes_max + child_bytes;
-    Ok(Figures { resident_bytes, resident_bytes_max, cache_misses, ..judge(&ticks, &taken, cell) })
+    let resident_bytes_max = process::memory(own)?.resident_bytes_max + child_bytes;
+    let judged = judge(&ticks, &taken, cell);
+    Ok(Figures { resident_bytes, resident_bytes_max, huge_bytes, page_table_bytes, cache_misses, ..judged })
 }
 
 /// Works until `stop` is set, and for one tick more. Returns the ticks, and the cache misses of their

@@ -83,7 +83,7 @@ fn measure(
         eprintln!("{label}: {}", build.words);
     }
     setting.announce(NAME);
-    let mut report = Report::new(NAME, setting.seed, Some(path))?;
+    let mut report = Report::new(NAME, setting.seed, &setting.dir, Some(path))?;
     let mut contenders = setting.contenders(Persistence::None)?;
     for (contender, build) in std::iter::zip(&mut contenders, builds) {
         contender.version = format!("{}, {}", contender.version, build.words);
