@@ -43,6 +43,8 @@ pub struct Script {
     pub checkpoints: u32,
     /// No checkpoint begins after this time, but for the first.
     pub time: Duration,
+    /// Nor after so many requests since the warm-up, at which a rest ends too.
+    pub operations: u64,
     /// True if a rest follows the last one.
     pub rests_at_end: bool,
     /// A statement of SQL at the end, again and again for as long as the shortest rest. It is left out if the
@@ -73,18 +75,20 @@ struct Conductor<'t> {
 pub(super) fn conduct(trial: &Trial, cue: &Cue, script: &Script) -> Result<Vec<Act>> {
     let mut conductor = Conductor::new(trial, cue)?;
     cue.pause(script.warmup)?;
-    conductor.rest(script.first)?;
+    let operations = cue.answered().saturating_add(script.operations);
+    conductor.rest(script.first, operations)?;
     let mut taken = 0;
     while taken < script.checkpoints {
         let took = conductor.checkpoint()?;
         taken += 1;
         let passed = conductor.began.elapsed();
         let rest = took.clamp(script.rest_least, script.rest_most);
-        let is_last = taken == script.checkpoints || passed + rest >= script.time;
+        let are_done = || cue.answered() >= operations;
+        let is_last = taken == script.checkpoints || passed + rest >= script.time || are_done();
         if !is_last || script.rests_at_end {
-            conductor.rest(rest)?;
+            conductor.rest(rest, operations)?;
         }
-        if is_last {
+        if is_last || are_done() {
             break;
         }
     }
@@ -100,10 +104,10 @@ impl<'t> Conductor<'t> {
         Ok(Conductor { trial, client, cue, began: Instant::now(), acts: Vec::new() })
     }
 
-    fn rest(&mut self, time: Duration) -> Result<()> {
+    fn rest(&mut self, time: Duration, operations: u64) -> Result<()> {
         let phase = self.cue.next();
         self.acts.push(Act { phase, taken: None, is_sql: false });
-        self.cue.pause(time)
+        self.cue.pause_until(time, operations)
     }
 
     /// Takes a checkpoint in a stretch of its own. Returns how long it took.

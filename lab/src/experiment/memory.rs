@@ -44,7 +44,7 @@ fn kinds(setting: &Setting) -> [Kind; 2] {
     [
         Kind {
             name: "YCSB",
-            request: ycsb::insert(),
+            request: ycsb::write(),
             records: setting.scaled(1_000_000),
             value_bytes: ycsb::VALUE_BYTES,
             all_bytes: ycsb::RECORD_BYTES,

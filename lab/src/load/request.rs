@@ -51,7 +51,12 @@ pub enum Arg {
         /// The number, of the key's.
         of: fn(u64) -> u64,
     },
+    /// A whole number that follows from that of the key, in eleven characters.
+    Signed(fn(u64) -> i32),
 }
+
+/// Characters of a whole number of 32 bits: its sign, or a zero, and ten digits.
+const SIGNED_WIDTH: usize = 11;
 
 /// A request with its places to patch.
 #[derive(Debug, Clone)]
@@ -83,6 +88,7 @@ impl Request {
                     format!("{prefix}{:0>digits$}", "")
                 }
                 Arg::Value(length) => "x".repeat(*length),
+                Arg::Signed(_) => "x".repeat(SIGNED_WIDTH),
             })
             .collect();
         let mut template = Vec::new();
@@ -96,6 +102,7 @@ impl Request {
             let width = match *argument {
                 Arg::Text(_) => 0,
                 Arg::Value(length) => length,
+                Arg::Signed(_) => SIGNED_WIDTH,
                 Arg::Key { digits, .. } | Arg::Number { digits, .. } | Arg::Derived { digits, .. } => digits,
             };
             slots.extend((width > 0).then_some((end - width, end, *argument)));
@@ -138,6 +145,13 @@ impl Request {
                 }
                 Arg::Number { below: limit, .. } => write_digits(place, below(rng, limit)),
                 Arg::Derived { of, .. } => write_digits(place, of(key)),
+                Arg::Signed(of) => {
+                    let number = of(key);
+                    write_digits(place, u64::from(number.unsigned_abs()));
+                    if number < 0 {
+                        place[0] = b'-';
+                    }
+                }
             }
         }
     }
@@ -316,6 +330,17 @@ mod tests {
             source.append(&mut out);
         });
         assert_eq!(String::from_utf8_lossy(&out), "*2\r\n$3\r\nf02\r\n$3\r\nf04\r\n");
+    }
+
+    #[test]
+    fn signed_numbers_have_one_width() {
+        let numbers = |key: u64| [0, -7, i32::MAX, i32::MIN][key as usize];
+        let mut source = Source::new(Mix::in_order(Request::new(&[Arg::Signed(numbers)]), 4), 1);
+        let mut out = Vec::new();
+        (0..4).for_each(|_| _ = source.append(&mut out));
+        let text = String::from_utf8_lossy(&out);
+        let texts: Vec<_> = text.split("\r\n").filter(|line| line.len() == SIGNED_WIDTH).collect();
+        assert_eq!(texts, ["00000000000", "-0000000007", "02147483647", "-2147483648"]);
     }
 
     #[test]

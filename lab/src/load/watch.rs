@@ -1,7 +1,7 @@
 //! Measures a load phase by phase and moment by moment, and the delay of the generator itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -28,6 +28,7 @@ pub(super) fn histogram() -> Histogram<u64> {
 pub struct Cue {
     phase: AtomicUsize,
     ended: AtomicBool,
+    answered: AtomicU64,
 }
 
 impl Cue {
@@ -46,6 +47,11 @@ impl Cue {
         self.phase.load(Ordering::Relaxed)
     }
 
+    /// Requests answered so far, which the load tells.
+    pub fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
     /// True if the load may end.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
@@ -62,9 +68,17 @@ impl Cue {
 
     /// Waits for some time, and checks meanwhile.
     pub fn pause(&self, time: Duration) -> Result<()> {
+        self.pause_until(time, u64::MAX)
+    }
+
+    /// The same, but no longer than until so many requests were answered.
+    pub fn pause_until(&self, time: Duration, answered: u64) -> Result<()> {
         let began = Instant::now();
         while let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
             self.check()?;
+            if self.answered() >= answered {
+                break;
+            }
             sleep(left.min(MOMENT));
         }
         Ok(())
@@ -128,6 +142,7 @@ pub(super) struct Watch {
     cue: Arc<Cue>,
     at: usize,
     since_ns: u64,
+    answered: u64,
     stolen: Duration,
     watched: Watched,
 }
@@ -135,7 +150,7 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn new(cue: Arc<Cue>) -> Watch {
         let watched = Watched { phases: vec![Phase::default()], ..Watched::default() };
-        Watch { cue, at: 0, since_ns: 0, stolen: process::stolen_time(), watched }
+        Watch { cue, at: 0, since_ns: 0, answered: 0, stolen: process::stolen_time(), watched }
     }
 
     /// Notes that the load starts now.
@@ -146,6 +161,7 @@ impl Watch {
 
     /// Reads the cue. Returns whether the load is to end.
     pub(super) fn look(&mut self, now_ns: u64) -> bool {
+        self.cue.answered.store(self.answered, Ordering::Relaxed);
         let phase = self.cue.phase();
         if phase != self.at {
             self.close(now_ns);
@@ -173,6 +189,7 @@ impl Watch {
     /// Records `requests` replies that came together, one of which was due and sent at these times.
     pub(super) fn answered(&mut self, now_ns: u64, due_ns: u64, sent_ns: u64, requests: u32) {
         let latency = now_ns.saturating_sub(due_ns);
+        self.answered += u64::from(requests);
         let phase = &mut self.watched.phases[self.at];
         phase.requests += u64::from(requests);
         phase.latency_ns.saturating_record(latency.max(1));
@@ -212,6 +229,9 @@ mod tests {
         assert_eq!(cue.next(), 1);
         assert!(!watch.look(10 * MS));
         watch.answered(50 * MS, 6 * MS, 6 * MS, 3);
+        assert!(cue.answered() == 1 && !watch.look(55 * MS) && cue.answered() == 4);
+        // As many are answered, so that this does not wait.
+        assert!(cue.pause_until(Duration::from_secs(3600), 4).is_ok());
         cue.end();
         assert!(watch.look(60 * MS));
         let Watched { phases, timeline, .. } = watch.finish(60 * MS);

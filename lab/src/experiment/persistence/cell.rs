@@ -80,6 +80,8 @@ pub struct Cell {
     pub records: u64,
     /// Memory.
     pub memory: Memory,
+    /// The requests to records.
+    pub ycsb: ycsb::Requests,
     /// True if it was measured with `--quick`.
     pub quick: bool,
 }

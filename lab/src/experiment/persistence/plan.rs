@@ -4,6 +4,7 @@ use super::Options;
 use super::cell::{Cell, Memory, Model, Part};
 use crate::server::Product;
 use crate::setting::{Setting, is_asked};
+use crate::ycsb::Requests;
 
 /// Records of the study, in millions: 1, 4 and 8 GB of raw data.
 const SIZES_M: [f64; 3] = [1.0, 4.0, 8.0];
@@ -39,6 +40,7 @@ pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
         threads: THREADS[1],
         records: if quick { small } else { light },
         memory: Memory::Ample,
+        ycsb: Requests::WholeRecords,
         quick,
     };
     for threads in THREADS {

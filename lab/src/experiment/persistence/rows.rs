@@ -9,6 +9,7 @@ use crate::experiment::{LineOf, ResultsOf, row, scale_fact};
 use crate::page::{Facts, Row, with};
 use crate::process;
 use crate::server::Persistence as Log;
+use crate::ycsb::Requests;
 
 /// Records of the study's largest store.
 const RECORDS_MOST: f64 = 8e6;
@@ -69,7 +70,8 @@ const fn figure_of(cell: &Cell) -> &'static str {
 fn models(records: u64, quick: bool) -> Vec<Row> {
     let words = |is_tarn: bool, model: Model, shortens: bool| {
         let (part, memory) = (Part::Load, Memory::Ample);
-        let cell = Cell { part, is_tarn, model, shortens, threads: 1, records, memory, quick };
+        let ycsb = Requests::WholeRecords;
+        let cell = Cell { part, is_tarn, model, shortens, threads: 1, records, memory, ycsb, quick };
         let mut words = match model {
             Model::Snapshot => vec![format!("save {}", save_rule(records))],
             _ => vec!["save \"\"".to_owned()],

@@ -89,7 +89,7 @@ pub(super) fn kinds(setting: &Setting) -> [Kind; 4] {
         Kind {
             part: Part::Cold,
             name: "hashes of 1 KB",
-            request: ycsb::insert(),
+            request: ycsb::write(),
             records: fewer,
             keys: fewer,
             sample: |number| {

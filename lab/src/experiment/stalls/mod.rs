@@ -70,6 +70,8 @@ pub struct Cell {
     /// Elements of the collection that the work is done on; 0 if it is done on none.
     elements: u64,
     rate: f64,
+    /// The requests of the load.
+    ycsb: ycsb::Requests,
     quick: bool,
 }
 
@@ -178,7 +180,8 @@ impl Experiment for Stalls {
                 for work in works.filter(|work| is_asked(&own.only, work) && work.is_of(subject.product)) {
                     let elements = work.giant().map_or(0, |giant| setting.scaled(giant.elements()));
                     let server = subject.name.clone();
-                    cells.push(Cell { server, work, records, elements, rate, quick });
+                    let ycsb = ycsb::Requests::WholeRecords;
+                    cells.push(Cell { server, work, records, elements, rate, ycsb, quick });
                 }
             }
         }

@@ -100,8 +100,7 @@ impl Kind {
     /// The unit of `Data::count`, the bytes of its values, and those that a server needs around them at most.
     const fn unit(self) -> (&'static str, u64, u64) {
         match self {
-            // redis-server's allocator has classes of 1,280 and 1,536 bytes.
-            Kind::Records => ("records", ycsb::VALUE_BYTES, 450),
+            Kind::Records => ("records", ycsb::VALUE_BYTES, ycsb::OVERHEAD_BYTES),
             Kind::Lists => ("lists of 250 x 200 B", 250 * 200, 250 * 200 / 8),
             Kind::Hash500 => ("hashes of 500 fields", 500 * 100, 500 * 100),
             Kind::Hash10k => ("hashes of 10,000 fields", 10_000 * 100, 10_000 * 100),
@@ -152,6 +151,8 @@ pub struct Cell {
     pub data: Data,
     /// Updates among the requests.
     pub update_percent: u32,
+    /// The requests to records.
+    pub ycsb: ycsb::Requests,
     /// True if it was measured with `--quick`.
     pub quick: bool,
 }
@@ -199,6 +200,8 @@ pub struct Figures {
     pub rates_during: Vec<f64>,
     /// Records written to while the checkpoint was taken, by records that there are.
     pub overwritten: f64,
+    /// The number of requests that ended figures 13 to 17; 0 if time ended them.
+    pub operations: u64,
     /// Seconds from starts until `PING` was answered.
     pub recovered_s: Vec<f64>,
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Options;
 use super::cell::{Cell, Figures, Part};
 use super::requests;
 use super::trial::Filled;
@@ -15,6 +16,8 @@ use crate::ycsb;
 const CONNECTIONS: usize = 50;
 /// The loading threads of the paper.
 const PAPER_CONNECTIONS: usize = 256;
+/// Its number of requests.
+const PAPER_OPERATIONS: u64 = 4_000_000;
 /// Time from a checkpoint's end to the next in figures 13 to 17, as `save 10 1` has it.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// A statement that reads all of the store.
@@ -37,13 +40,15 @@ fn by_turns(setting: &Setting) -> Script {
         rest_most: stretch * 3,
         checkpoints: setting.repeats(),
         time: stretch * 12,
+        operations: u64::MAX,
         rests_at_end: true,
         sql: None,
     }
 }
 
-/// As `save 10 1` would have it; figures 13 to 17 stop after five stretches.
-fn as_rules_have_it(setting: &Setting) -> Script {
+/// As `save 10 1` would have it. Figures 13 to 17 end after the paper's number of requests, or after five
+/// stretches, by the options.
+fn as_rules_have_it(setting: &Setting, own: &Options) -> Script {
     let stretch = stretch(setting);
     let every = if stretch < Duration::from_secs(1) { stretch } else { SAVE_EVERY };
     Script {
@@ -52,14 +57,32 @@ fn as_rules_have_it(setting: &Setting) -> Script {
         rest_least: every,
         rest_most: every,
         checkpoints: u32::MAX,
-        time: stretch * 5,
+        time: if is_timed(own, setting.options.seconds) { stretch * 5 } else { Duration::MAX },
+        operations: operations(own, setting.options.seconds).unwrap_or(u64::MAX),
         rests_at_end: false,
         sql: None,
     }
 }
 
+/// The number of requests that ends figures 13 to 17: the one that is asked for, or with `--full` the
+/// paper's.
+pub(super) fn operations(own: &Options, seconds: Option<f64>) -> Option<u64> {
+    let usual = (own.full && seconds.is_none()).then_some(PAPER_OPERATIONS);
+    own.operations.or(usual)
+}
+
+/// True if time ends them.
+pub(super) fn is_timed(own: &Options, seconds: Option<f64>) -> bool {
+    seconds.is_some() || operations(own, seconds).is_none()
+}
+
 /// Measures a cell.
-pub(super) fn measure(setting: &Setting, own: &mut Filled, cell: &Cell) -> Result<Figures> {
+pub(super) fn measure(
+    setting: &Setting,
+    options: &Options,
+    own: &mut Filled,
+    cell: &Cell,
+) -> Result<Figures> {
     own.set_pace(cell.pace)?;
     let trial = &mut own.trial;
     let mix = |choice| ycsb::updates(cell.update_percent, choice, cell.data.count);
@@ -72,8 +95,10 @@ pub(super) fn measure(setting: &Setting, own: &mut Filled, cell: &Cell) -> Resul
             open(setting, trial, mix(KeyChoice::Uniform), &script)
         }
         Part::Figures => {
-            let script = as_rules_have_it(setting);
+            let script = as_rules_have_it(setting, options);
+            let operations = operations(options, setting.options.seconds).unwrap_or(0);
             closed(setting, trial, PAPER_CONNECTIONS, mix(KeyChoice::Zipfian), &script, true)
+                .map(|figures| Figures { operations, ..figures })
         }
         Part::Overwrite => overwrite(setting, trial, cell),
         Part::Giants => {

@@ -36,9 +36,14 @@ pub struct Options {
     /// Measure these variants only.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub variants: Vec<Variant>,
-    /// The paper's sizes, 1 to 8 million records and 50,000 lists; by default a quarter of them.
+    /// The paper's sizes, 1 to 16 million records, its 4 million requests in the part `figures`, and 50,000
+    /// lists; by default a quarter of 1 to 8 million and of the lists, and requests for some time.
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
+    /// End the part `figures` after so many requests; with `--seconds` too, at what comes first. A checkpoint
+    /// that has begun ends in any case.
+    #[arg(long, value_name = "REQUESTS")]
+    pub operations: Option<u64>,
     /// These sizes instead, in millions of records.
     #[arg(long, value_name = "MILLIONS", value_delimiter = ',')]
     pub sizes: Vec<f64>,
@@ -91,10 +96,9 @@ impl Experiment for Store {
         let sizes = plan::sizes(setting, own);
         let all = sizes.iter().copied().chain(plan::giants(setting, own));
         let all = all.filter(|data| is_asked(&own.kinds, &data.kind));
-        let cells = all.flat_map(|data| {
-            let is_largest = Some(&data) == sizes.last();
-            plan::cells(setting, data, is_largest, &variants, &parts)
-        });
+        let figure_15 = plan::figure_15(setting, &sizes);
+        let cells =
+            all.flat_map(|data| plan::cells(setting, data, figure_15 == Some(data), &variants, &parts));
         Ok(cells.collect())
     }
 
@@ -128,7 +132,7 @@ impl Experiment for Store {
             self.trials.push(Filled::start(&self.setting, cell.variant, cell.data)?);
         }
         let own = self.trials.last_mut().expect("it was started");
-        match measure::measure(&self.setting, own, cell) {
+        match measure::measure(&self.setting, &self.own, own, cell) {
             Ok(figures) => {
                 let (server, version) = (cell.variant.name().to_owned(), own.trial.version.clone());
                 Ok(Some(Measured { server, version, figures }))

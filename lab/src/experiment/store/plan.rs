@@ -3,26 +3,38 @@
 use super::Options;
 use super::cell::{Cell, Data, Kind, Pace, Part, Variant};
 use crate::setting::Setting;
+use crate::ycsb::Requests;
 
 /// Records of the paper, in millions.
-const SIZES_M: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
-/// The share of that without `--full`.
+const SIZES_M: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
+/// Records of its figure 15. Without `--full` no store is larger than …
+const FIGURE_15_M: f64 = 8.0;
+/// … this share of that.
 const SHARE: f64 = 0.25;
 /// Updates among the requests, where nothing else is said.
 const UPDATES: u32 = 50;
 /// Updates among the requests of figures 13, 14, 16 and 17.
 pub(super) const PAPER_UPDATES: u32 = 10;
-/// Those of figure 15, at the largest size.
+/// Those of figure 15.
 const PAPER_UPDATES_BEYOND: [u32; 4] = [20, 30, 40, 50];
 
 /// The sizes of stores of records, smallest first.
 pub(super) fn sizes(setting: &Setting, own: &Options) -> Vec<Data> {
-    let share = if own.full || !own.sizes.is_empty() { 1.0 } else { SHARE };
-    let millions = if own.sizes.is_empty() { SIZES_M.to_vec() } else { own.sizes.clone() };
+    let smaller = SIZES_M.into_iter().filter(|size| *size <= FIGURE_15_M).map(|size| size * SHARE);
+    let millions = match (&own.sizes[..], own.full) {
+        ([], true) => SIZES_M.to_vec(),
+        ([], false) => smaller.collect(),
+        (own, _) => own.to_vec(),
+    };
     let millions =
         if setting.options.quick { vec![millions[0], millions[millions.len() - 1]] } else { millions };
-    let millions: Vec<f64> = millions.into_iter().map(|size| size * share).collect();
     setting.sizes(&millions).into_iter().map(|count| Data { kind: Kind::Records, count }).collect()
+}
+
+/// The size for figure 15: the paper's, or the one next below it.
+pub(super) fn figure_15(setting: &Setting, sizes: &[Data]) -> Option<Data> {
+    let most = setting.scaled((FIGURE_15_M * 1e6) as u64);
+    sizes.iter().rev().find(|data| data.count <= most).or(sizes.first()).copied()
 }
 
 /// The giants at this scale. The numbers of lists and of smaller hashes shrink; the largest hash and the
@@ -59,7 +71,7 @@ fn paces(part: Part, variant: Variant) -> &'static [Pace] {
 pub(super) fn cells(
     setting: &Setting,
     data: Data,
-    is_largest: bool,
+    has_figure_15: bool,
     variants: &[Variant],
     parts: &[Part],
 ) -> Vec<Cell> {
@@ -78,9 +90,10 @@ pub(super) fn cells(
                     Part::Time => 0,
                     Part::Saturated | Part::Latency => UPDATES,
                 };
-                let cell = Cell { part, variant, pace, data, update_percent, quick: setting.options.quick };
+                let (ycsb, quick) = (Requests::WholeRecords, setting.options.quick);
+                let cell = Cell { part, variant, pace, data, update_percent, ycsb, quick };
                 cells.push(cell);
-                if part == Part::Figures && is_largest && (variant.forks() || pace == Pace::Quiet) {
+                if part == Part::Figures && has_figure_15 && (variant.forks() || pace == Pace::Quiet) {
                     let beyond = PAPER_UPDATES_BEYOND.iter();
                     cells.extend(beyond.map(|&update_percent| Cell { update_percent, ..cell }));
                 }

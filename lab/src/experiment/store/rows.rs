@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::Store;
 use super::cell::{Cell, Data, Figures, Kind, Pace, Part, Variant};
+use super::plan::PAPER_UPDATES;
 use crate::checkpoint::stretch_rows;
 use crate::experiment::{LineOf, ResultsOf, row, scale_fact};
 use crate::page::{Facts, Row, with};
@@ -45,7 +46,12 @@ fn of_cell(results: &ResultsOf<Store>, cell: &Cell, figures: &Figures) -> Vec<Ro
     };
     let whose =
         [Variant::TarnFork, Variant::RedisServer].into_iter().find(|variant| dump(*variant).is_some());
+    let has_more_updates = |other: &&LineOf<Store>| {
+        other.cell.update_percent != PAPER_UPDATES
+            && other.cell == Cell { update_percent: other.cell.update_percent, ..*cell }
+    };
     let more = json!({
+        "figure_15": cell.part == Part::Figures && results.lines.iter().any(|own| has_more_updates(&own)),
         "who": format!("{label}, {}", cell.data),
         "label": label,
         "what": cell.data.to_string(),
@@ -73,5 +79,5 @@ pub(super) fn facts(lines: &[&LineOf<Store>]) -> Facts {
     let turn = if is_preferred { "comes before all others" } else { "takes its turn with others" };
     let generator =
         format!("one thread on the last core, the server and its checkpoint on all; it {turn} on its core");
-    vec![scale_fact(data.map(|data| data.count), "study's", 8e6), ("generator", generator)]
+    vec![scale_fact(data.map(|data| data.count), "study's", 16e6), ("generator", generator)]
 }

@@ -1,10 +1,13 @@
 //! Tests the report and the targets with changed results.
 
-use super::Store;
+use clap::{Args, FromArgMatches};
+
 use super::cell::{Part, Variant};
+use super::{Options, Store, measure, plan};
 use crate::experiment::contract::{check, html};
 use crate::experiment::{Experiment, ResultsOf, Wanted};
 use crate::ledger::{Blame, Cause};
+use crate::setting::{self, Setting};
 
 const RECORDED: &str = include_str!("../../../tests/results/store.jsonl");
 const QUICK: Wanted = Wanted { quick: true, full: false };
@@ -25,6 +28,49 @@ fn the_newest_line_of_a_cell_counts_and_quick_ones_stay_apart() {
     add(&mut results, true, slow / 5.0);
     add(&mut results, false, slow);
     assert_eq!(check::judged::<Store>(&results, QUICK, "p99.9"), [true]);
+}
+
+#[test]
+fn measurements_of_other_requests_are_left_out() {
+    let all: ResultsOf<Store> = check::read(RECORDED, Store::NAME);
+    let mut lines: Vec<&str> = RECORDED.lines().collect();
+    let before = lines[0].replacen(r#""ycsb":"whole-records","#, "", 1);
+    assert_ne!(before, lines[0]);
+    lines[0] = &before;
+    let rest: ResultsOf<Store> = check::read(&lines.join("\n"), Store::NAME);
+    assert_eq!(rest.lines.len(), all.lines.len() - 1);
+}
+
+#[test]
+fn the_sizes_are_those_of_the_paper_with_full_and_a_quarter_of_most_without() {
+    let of = |words: &[&str]| {
+        let command = Options::augment_args(setting::Options::augment_args(clap::Command::new("store")));
+        let found = command.get_matches_from([&["store"], words].concat());
+        let own = Options::from_arg_matches(&found).expect("the options are valid");
+        let options = setting::Options::from_arg_matches(&found).expect("the options are valid");
+        let setting = Setting::of(Vec::new(), options).expect("there is a directory for temporary files");
+        let sizes = plan::sizes(&setting, &own);
+        let figure_15 = plan::figure_15(&setting, &sizes).map(|data| data.count);
+        (sizes.iter().map(|data| data.count / 1000).collect::<Vec<_>>(), figure_15)
+    };
+    assert_eq!(of(&["--full"]), (vec![1000, 2000, 4000, 8000, 16_000], Some(8_000_000)));
+    assert_eq!(of(&[]), (vec![250, 500, 1000, 2000], Some(2_000_000)));
+    assert_eq!(of(&["--sizes", "12,16"]), (vec![12_000, 16_000], Some(12_000_000)));
+    assert_eq!(of(&["--full", "--scale", "0.001"]), (vec![1, 2, 4, 8, 16], Some(8000)));
+    assert_eq!(of(&["--quick"]), (vec![2, 20], Some(20_000)));
+}
+
+#[test]
+fn the_number_of_requests_or_time_ends_the_figures() {
+    let of = |full: bool, operations: Option<u64>, seconds: Option<f64>| {
+        let own = Options { full, operations, ..Options::default() };
+        (measure::operations(&own, seconds), measure::is_timed(&own, seconds))
+    };
+    assert_eq!(of(false, None, None), (None, true));
+    assert_eq!(of(true, None, None), (Some(4_000_000), false));
+    assert_eq!(of(true, None, Some(3.0)), (None, true));
+    assert_eq!(of(false, Some(7), None), (Some(7), false));
+    assert_eq!(of(true, Some(7), Some(3.0)), (Some(7), true));
 }
 
 #[test]

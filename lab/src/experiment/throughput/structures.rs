@@ -31,7 +31,7 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let add = Request::new(&[Arg::Text("ZADD"), SORTED_SET, SCORE, MEMBER]);
     for contender in &contenders {
         let what = format!("load hashes into {}", contender.label);
-        fill(&contender.server, &what, records, Mix::in_order(ycsb::insert(), records), setting.seed)?;
+        fill(&contender.server, &what, records, Mix::in_order(ycsb::write(), records), setting.seed)?;
         // Members are drawn, so some repeat: one and a half times as many requests leave most of them there.
         let what = format!("load sorted sets into {}", contender.label);
         let mix = Mix::in_order(add.clone(), sets);
@@ -51,11 +51,13 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         Arg::Text("10"),
     ]);
     let half = |one: Request, two: Request| vec![(1, one), (1, two)];
+    let set_field = Request::new(&[Arg::Text("HSET"), ycsb::KEY, ycsb::FIELD, Arg::Value(ycsb::FIELD_BYTES)]);
+    let read_field = Request::new(&[Arg::Text("HGET"), ycsb::KEY, ycsb::FIELD]);
     let cases = [
-        ("HSET", Mix::of(ycsb::update(), record_keys.clone())),
-        ("HGET", Mix::of(ycsb::read_field(), record_keys.clone())),
+        ("HSET", Mix::of(set_field.clone(), record_keys.clone())),
+        ("HGET", Mix::of(read_field.clone(), record_keys.clone())),
         ("HGETALL", Mix::of(ycsb::read(), record_keys.clone())),
-        ("HSET 50 % HGET 50 %", Mix::weighted(&half(ycsb::update(), ycsb::read_field()), record_keys)),
+        ("HSET 50 % HGET 50 %", Mix::weighted(&half(set_field, read_field), record_keys)),
         ("ZADD", Mix::of(add.clone(), set_keys.clone())),
         ("ZSCORE", Mix::of(score.clone(), set_keys.clone())),
         ("ZRANK", Mix::of(rank, set_keys.clone())),

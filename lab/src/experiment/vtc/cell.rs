@@ -125,6 +125,8 @@ pub struct Cell {
     pub update_percent: u32,
     /// The distribution of the updates over the records.
     pub access: KeyChoice,
+    /// The requests to them.
+    pub ycsb: ycsb::Requests,
     /// True if it was measured with `--quick`.
     pub quick: bool,
 }

@@ -9,10 +9,10 @@ use super::trial;
 use crate::checkpoint::{Course, Script, Trial, checkpoint_alone, play, play_at_half};
 use crate::error::Result;
 use crate::interrupt::wait_for;
-use crate::load::{Group, KeyChoice, Load, Mix, Pace, Until};
+use crate::load::{Group, KeyChoice, Keys, Load, Mix, Pace, Until};
 use crate::process::{self, Pinned, beside};
 use crate::server::{Info, Product};
-use crate::setting::Setting;
+use crate::setting::{Setting, fill_silently};
 use crate::ycsb;
 use tarn_resp::client::Client;
 
@@ -50,6 +50,7 @@ fn script(setting: &Setting, has_checkpoints: bool) -> Script {
         rest_most: stretch * 2,
         checkpoints: if has_checkpoints { setting.repeats_or(REPEATS) } else { 0 },
         time: stretch * 12,
+        operations: u64::MAX,
         rests_at_end: true,
         sql: None,
     }
@@ -83,7 +84,7 @@ pub(super) fn measure(setting: &Setting, full: bool, trial: &mut Trial, cell: &C
     }
 }
 
-/// Reads and updates of a field.
+/// Updates of a field, and reads.
 fn requests(cell: &Cell) -> Mix {
     ycsb::updates(cell.update_percent, cell.access, cell.records)
 }
@@ -99,7 +100,8 @@ fn alone(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Course> {
     let mut course = Course::default();
     for number in 0..setting.repeats_or(ALONE_REPEATS) {
         let seed = setting.seed.wrapping_add(1 + u64::from(number));
-        trial::fill(trial, cell, KeyChoice::Uniform, seed)?;
+        let mix = Mix::of(ycsb::write(), Keys::new(KeyChoice::Uniform, cell.records));
+        fill_silently(&trial.server, cell.records, mix, seed)?;
         wait_until_quiet(trial)?;
         course.taken.push(checkpoint_alone(trial)?);
     }

@@ -4,6 +4,7 @@ use super::Options;
 use super::cell::{Cell, Part, Variant};
 use crate::load::KeyChoice;
 use crate::setting::{Setting, is_asked};
+use crate::ycsb::Requests;
 
 /// Records of the thesis, in millions.
 const SIZES_M: [f64; 6] = [2.0, 4.0, 6.0, 8.0, 10.0, 12.0];
@@ -33,7 +34,8 @@ pub(super) fn cells(setting: &Setting, own: &Options, variants: &[Variant]) -> V
     let mut cells = Vec::new();
     let mut add = |part, records, update_percent, access| {
         for &variant in variants.iter().filter(|variant| is_measured(part, **variant, update_percent)) {
-            cells.push(Cell { part, variant, records, update_percent, access, quick: setting.options.quick });
+            let (ycsb, quick) = (Requests::WholeRecords, setting.options.quick);
+            cells.push(Cell { part, variant, records, update_percent, access, ycsb, quick });
         }
     };
     for part in Part::ALL.into_iter().filter(|part| is_asked(&own.only, part)) {

@@ -8,7 +8,7 @@ use super::Options;
 use super::cell::{Cell, Part};
 use crate::checkpoint::{Trial, log_file_bytes};
 use crate::error::{IoContext, Result};
-use crate::load::{KeyChoice, Keys, Mix};
+use crate::load::Mix;
 use crate::server::{Persistence, Product};
 use crate::setting::{Setting, fill_silently};
 use crate::ycsb;
@@ -50,14 +50,8 @@ pub(super) fn start(setting: &Setting, own: &Options, cell: &Cell) -> Result<Tri
     // The laboratory says itself how the log is compacted.
     plan.compacts = true;
     let trial = Trial::start(&plan, dirs, traits.ask, traits.forks)?;
-    fill(&trial, cell, KeyChoice::Sequential, setting.seed)?;
+    fill_silently(&trial.server, cell.records, Mix::in_order(ycsb::insert(), cell.records), setting.seed)?;
     Ok(trial)
-}
-
-/// Writes as many whole records as there are.
-pub(super) fn fill(trial: &Trial, cell: &Cell, choice: KeyChoice, seed: u64) -> Result<()> {
-    let mix = Mix::of(ycsb::insert(), Keys::new(choice, cell.records));
-    fill_silently(&trial.server, cell.records, mix, seed)
 }
 
 /// A directory in each of those that are asked for, or three below that of the data.
