@@ -74,10 +74,12 @@
 //! # Ok::<(), CheckpointError>(())
 //! ```
 //!
-//! More families, of types of their own:
+//! Four more families, of types of their own:
 //!
 //! - [`transaction`]: transactions of any number of threads, each of which may read and write any rows. CALC
 //!   and the virtual algorithms vHG and vPB take snapshots between transactions, and stop none.
+//! - [`paired`]: a keyed store whose values have two copies each, as the authors put Hourglass and Piggyback
+//!   into Redis.
 //! - [`vls`]: a store of keyed records with many scans at once, each over a snapshot of its own.
 //! - [`mvcc`]: the same by version chains, which VLS is compared with; [`Records`] is what both can do.
 
@@ -99,6 +101,7 @@ mod memory;
 pub mod mvcc;
 mod naive;
 mod pair;
+pub mod paired;
 mod piggyback;
 mod ping_pong;
 mod records;
