@@ -15,6 +15,7 @@ use crate::experiment::{
 };
 use crate::interrupt;
 use crate::process;
+use crate::published;
 use crate::report::{Report, table};
 use crate::setting::{Options, Setting};
 use crate::snapshots;
@@ -41,6 +42,10 @@ enum Command {
         /// Where to measure, as JSON.
         place: String,
     },
+    /// Serve a keyed store whose values have two copies, as the study's authors put Hourglass and Piggyback
+    /// into Redis.
+    #[command(hide = true)]
+    PublishedStore(published::Options),
     /// Draw the results, beside what the study printed, as one file of HTML.
     Report(ReportOptions),
     /// Name the snapshot algorithm that fits a workload, from the results.
@@ -220,6 +225,7 @@ pub fn execute(cli: LabCli) -> Result<Conclusion> {
         Command::Demo(args) => demo::show(&args)?,
         Command::List => list(),
         Command::Cell { cell, place } => snapshots::measure::run(&cell, &place)?,
+        Command::PublishedStore(own) => published::run(&own)?,
         Command::Report(own) => report(&own)?,
         Command::Choose(own) => snapshots::choose::run(&own)?,
         Command::Compare(asked) => {

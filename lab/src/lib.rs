@@ -34,6 +34,7 @@ pub mod machine;
 mod page;
 pub mod power;
 pub mod process;
+pub mod published;
 pub mod report;
 pub mod resources;
 mod results;

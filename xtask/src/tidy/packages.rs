@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("engine", &[]),
     ("analytics", &["tarn-engine"]),
     ("server", &["tarn-resp", "tarn-rdb", "tarn-lua", "tarn-engine"]),
-    ("lab", &["tarn-resp", "tarn-engine", "tarn-study"]),
+    ("lab", &["tarn-resp", "tarn-rdb", "tarn-engine", "tarn-study"]),
     ("tarn", &["tarn-lab", "tarn-server", "tarn-engine", "tarn-rdb", "tarn-resp", "tarn-analytics"]),
     ("xtask", &[]),
 ];
