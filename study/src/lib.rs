@@ -49,6 +49,10 @@
 //! | [`PingPong`] | swaps two pointers | twice | 3 | what has changed |
 //! | [`Hourglass`] | swaps two pointers | as Zigzag | 2 | what has changed |
 //! | [`Piggyback`] | swaps two pointers | as Zigzag | 2 | all rows |
+//! | [`PublishedHourglass`] | swaps two pointers | as Zigzag, and two bits | 2 | what has changed |
+//! | [`PublishedPiggyback`] | swaps two pointers | as Zigzag, and a tag | 2 | all rows |
+//!
+//! The two published forms are those of the study to the letter; Hourglass and Piggyback improve on them.
 //!
 //! "What has changed" is what was written since the snapshot before; the first one shows all rows. If a
 //! snapshot is abandoned, which is to drop it without a complete traversal, the next one gets its changes.
@@ -104,6 +108,7 @@ mod pair;
 pub mod paired;
 mod piggyback;
 mod ping_pong;
+mod published;
 mod records;
 mod rows;
 mod shape;
@@ -122,6 +127,7 @@ pub use hourglass::Hourglass;
 pub use naive::Naive;
 pub use piggyback::Piggyback;
 pub use ping_pong::PingPong;
+pub use published::{PublishedHourglass, PublishedPiggyback};
 pub use records::{Kept, RecordBatch, RecordScan, Records};
 pub use shape::Shape;
 pub use zigzag::Zigzag;

@@ -7,7 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tarn_study::vls::{self, StoreError};
 use tarn_study::{
-    Algorithm, Array, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Shape, SnapshotError, Zigzag,
+    Algorithm, Array, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, PublishedHourglass,
+    PublishedPiggyback, Shape, SnapshotError, Zigzag,
 };
 
 #[test]
@@ -42,6 +43,8 @@ fn rows_beyond_memory_are_refused() {
         refuses::<PingPong>(rows);
         refuses::<Hourglass>(rows);
         refuses::<Piggyback>(rows);
+        refuses::<PublishedHourglass>(rows);
+        refuses::<PublishedPiggyback>(rows);
     }
 }
 
@@ -112,4 +115,6 @@ fn a_panic_spoils_no_later_snapshot() {
     panics::<PingPong>();
     panics::<Hourglass>();
     panics::<Piggyback>();
+    panics::<PublishedHourglass>();
+    panics::<PublishedPiggyback>();
 }

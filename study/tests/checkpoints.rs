@@ -10,8 +10,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tarn_study::checkpoint::{CheckpointDir, CheckpointError, CheckpointReader};
 use tarn_study::{
-    Algorithm, Array, Client, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Shape,
-    SnapshotError, Zigzag,
+    Algorithm, Array, Client, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, PublishedHourglass,
+    PublishedPiggyback, Shape, SnapshotError, Zigzag,
 };
 
 /// All rows of a checkpoint.
@@ -108,6 +108,8 @@ checkpoints! {
     checkpoints_of_ping_pong_are_the_array_at_the_cut: PingPong,
     checkpoints_of_hourglass_are_the_array_at_the_cut: Hourglass,
     checkpoints_of_piggyback_are_the_array_at_the_cut: Piggyback,
+    checkpoints_of_published_hourglass_are_the_array_at_the_cut: PublishedHourglass,
+    checkpoints_of_published_piggyback_are_the_array_at_the_cut: PublishedPiggyback,
 }
 
 /// A checkpoint that fails after its snapshot was traversed, and one between which and the next a snapshot
@@ -152,6 +154,8 @@ fn what_was_traversed_is_in_the_next_checkpoint_or_that_is_refused() {
     traversed::<PingPong>();
     traversed::<Hourglass>();
     traversed::<Piggyback>();
+    traversed::<PublishedHourglass>();
+    traversed::<PublishedPiggyback>();
 }
 
 #[test]

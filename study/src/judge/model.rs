@@ -13,8 +13,9 @@ use loom::thread;
 
 use super::mutant::{Faithful, Mutated, rejects};
 use crate::{
-    Algorithm, Array, Client, CopyOnUpdate, Hourglass, Naive, Piggyback, PingPong, Shape, SnapshotError,
-    Zigzag, copy_on_update, hourglass, piggyback, zigzag,
+    Algorithm, Array, Client, CopyOnUpdate, Hourglass, Naive, Piggyback, PingPong, PublishedHourglass,
+    PublishedPiggyback, Shape, SnapshotError, Zigzag, copy_on_update, hourglass, piggyback, published,
+    zigzag,
 };
 
 const ROWS: usize = 2;
@@ -114,6 +115,8 @@ models! {
     ping_pong_holds_in_every_order: PingPong,
     hourglass_holds_in_every_order: Hourglass,
     piggyback_holds_in_every_order: Piggyback,
+    published_hourglass_holds_in_every_order: PublishedHourglass,
+    published_piggyback_holds_in_every_order: PublishedPiggyback,
     a_mutant_that_does_nothing_otherwise_holds: Mutated<Faithful<Hourglass>>,
 }
 
@@ -135,4 +138,9 @@ rejected! {
     hourglass_that_writes_a_field_alone_is_rejected: hourglass::mutants::WritesAFieldAlone,
     piggyback_that_clears_before_it_copies_is_rejected: piggyback::mutants::ClearsBeforeItCopies,
     piggyback_that_leaves_out_its_pass_is_rejected: piggyback::mutants::LeavesOutItsPass,
+    published_hourglass_that_writes_a_field_alone_is_rejected: published::hourglass_mutants::WritesAFieldAlone,
+    published_piggyback_that_clears_before_it_copies_is_rejected:
+        published::piggyback_mutants::ClearsBeforeItCopies,
+    published_piggyback_that_writes_before_it_tags_is_rejected:
+        published::piggyback_mutants::WritesBeforeItTags,
 }

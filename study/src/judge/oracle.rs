@@ -23,11 +23,12 @@ use rand::{Rng, SeedableRng};
 
 use super::mutant::{Faithful, Mutated, rejects};
 use crate::{
-    Algorithm, Array, Client, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Shape, Snapshot,
-    SnapshotError, Snapshotter, Zigzag, copy_on_update, hourglass, piggyback, zigzag,
+    Algorithm, Array, Client, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, PublishedHourglass,
+    PublishedPiggyback, Shape, Snapshot, SnapshotError, Snapshotter, Zigzag, copy_on_update, hourglass,
+    piggyback, published, zigzag,
 };
 
-/// Seeds and snapshots of each: with seven algorithms 10,150 snapshots.
+/// Seeds and snapshots of each: with nine algorithms 13,050 snapshots.
 const SEEDS: u64 = if cfg!(miri) { 1 } else { 29 };
 const SNAPSHOTS: usize = if cfg!(miri) { 3 } else { 50 };
 const CLIENTS_MAX: usize = if cfg!(miri) { 1 } else { 3 };
@@ -276,6 +277,8 @@ shown_as_at_the_cut! {
     ping_pong_shows_the_array_at_the_cut: PingPong,
     hourglass_shows_the_array_at_the_cut: Hourglass,
     piggyback_shows_the_array_at_the_cut: Piggyback,
+    published_hourglass_shows_the_array_at_the_cut: PublishedHourglass,
+    published_piggyback_shows_the_array_at_the_cut: PublishedPiggyback,
 }
 
 #[test]
@@ -304,4 +307,10 @@ rejected! {
     hourglass_that_writes_a_field_alone_is_rejected: hourglass::mutants::WritesAFieldAlone,
     piggyback_that_clears_before_it_copies_is_rejected: piggyback::mutants::ClearsBeforeItCopies,
     piggyback_that_leaves_out_its_pass_is_rejected: piggyback::mutants::LeavesOutItsPass,
+    published_hourglass_that_writes_a_field_alone_is_rejected: published::hourglass_mutants::WritesAFieldAlone,
+    published_hourglass_that_clears_as_it_shows_is_rejected: published::hourglass_mutants::ClearsAsItShows,
+    published_piggyback_that_clears_before_it_copies_is_rejected:
+        published::piggyback_mutants::ClearsBeforeItCopies,
+    published_piggyback_that_writes_before_it_tags_is_rejected:
+        published::piggyback_mutants::WritesBeforeItTags,
 }
