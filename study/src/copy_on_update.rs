@@ -59,14 +59,25 @@ impl CopyOnUpdate {
         self.settled.fill(0);
     }
 
-    /// Shows the rows as they were when they were unsettled.
-    pub(crate) fn show(&self, visit: Visit<'_>) -> ControlFlow<()> {
+    /// Shows all rows as they were when they were unsettled.
+    pub(crate) fn show_all(&self, visit: Visit<'_>) -> ControlFlow<()> {
+        self.show(0..self.shape.rows, visit)
+    }
+
+    /// Shows some rows as they were when they were unsettled.
+    pub(crate) fn show(&self, mut rows: impl Iterator<Item = usize>, visit: Visit<'_>) -> ControlFlow<()> {
         let mut fields = vec![0; self.shape.fields];
-        (0..self.shape.rows).try_for_each(|row| {
+        rows.try_for_each(|row| {
             self.settle(row);
             self.aside.read(row, &mut fields);
             visit(row, &fields)
         })
+    }
+
+    /// Has the processor fetch a row.
+    #[inline]
+    pub(crate) fn fetch(&self, row: usize) {
+        self.now.fetch(row);
     }
 
     /// Writes a row without checking the snapshot. For CALC, which knows that the write belongs to it.
@@ -139,7 +150,7 @@ impl Algorithm for CopyOnUpdate {
     }
 
     fn traverse(&self, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
-        Ok(self.show(visit))
+        Ok(self.show_all(visit))
     }
 
     fn finish(&self) {

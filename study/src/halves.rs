@@ -1,8 +1,7 @@
-//! Two copies that take turns, shared by Ping-Pong, Hourglass and its virtual form. One copy takes the writes
+//! Two copies that take turns, shared by Ping-Pong and Hourglass. One copy takes the writes
 //! of a period, with a mark for each row, while the other one keeps the writes of the period before.
 //!
-//! - Only clients write to the current copy and set its marks; the other one holds still. In the virtual form
-//!   the transactions of the period before may write to that one until the traversal begins.
+//! - Only clients write to the current copy and set its marks; the other one holds still.
 //! - The first snapshot shows all rows: those that were never written are zero in both copies.
 
 use std::ops::ControlFlow;
@@ -61,16 +60,8 @@ impl Halves {
     }
 
     /// The rows that the snapshot shows as changed.
-    pub(crate) fn changed(&self) -> impl Iterator<Item = usize> {
+    fn changed(&self) -> impl Iterator<Item = usize> {
         self.marks[self.current() ^ 1].set()
-    }
-
-    /// Forgets which rows had changed, but not that a first snapshot has all rows. REQUIRES: each of the rows
-    /// is marked in the current copy, and no client reads marks meanwhile. That holds if no turn is in
-    /// progress or if, as in the virtual form, only the snapshotter reads the marks of the copy that does not
-    /// change.
-    pub(crate) fn forget(&self) {
-        self.marks[self.current() ^ 1].clear();
     }
 
     /// Lets the copies change places.
@@ -114,6 +105,7 @@ impl Halves {
                 self.copies[current].copy_row(row, &self.copies[still]);
             }
         }
-        self.forget();
+        // Not that a first snapshot has all rows.
+        self.marks[still].clear();
     }
 }

@@ -1,5 +1,5 @@
-//! Two copies, an upper and a lower one, with flags that say which has the newest content of a row. Piggyback
-//! and its virtual form share them.
+//! Two copies, an upper and a lower one, with flags that say which has the newest content of a row: those of
+//! Piggyback.
 //!
 //! ```text
 //!   upper  a  b' .  d     takes the writes of this period
@@ -53,10 +53,8 @@ impl Pair {
 
     /// Swaps the copies: rows that were written are behind from now on.
     pub(crate) fn swapped(&self) {
-        // For clients and transactions of the new period the end of the taken phase orders it. Release: pairs
-        // with the Acquire in `is_behind` of a transaction of the period before, though it would find the
-        // same content without it: where a flag that it sees is old, both copies have the row alike.
-        self.behind.store(true, Ordering::Release);
+        // The end of the taken phase orders it.
+        self.behind.store(true, Ordering::Relaxed);
     }
 
     /// True if the row's newest content is still in the lower copy.
@@ -76,8 +74,7 @@ impl Pair {
     /// Has `bring` copy the row to the upper copy, unless somebody else has claimed it. Says whether it did.
     ///
     /// The claim decides which thread copies, and orders nothing. The copied content was written in the last
-    /// period. The taken phase has ordered it; in the virtual form, the wait for that period's transactions
-    /// has.
+    /// period, and the taken phase has ordered it.
     fn bring_across(&self, row: usize, upper: usize, bring: impl FnOnce(&Rows)) -> bool {
         let behind = &self.flags[upper ^ 1];
         let claimed = behind.swing(row, WRITTEN, CLAIMED);

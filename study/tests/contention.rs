@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tarn_study::Shape;
 use tarn_study::transaction::{
-    Calc, Store, TransactionError, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
+    Calc, Cpr, PartialCalc, Store, TransactionError, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
 };
 
 const THREADS: u64 = 16;
@@ -50,6 +50,8 @@ fn all_read_and_write_one_row<V: VirtualAlgorithm + 'static>() {
 #[test]
 fn sixteen_threads_that_read_and_write_one_row_come_on() {
     all_read_and_write_one_row::<Calc>();
+    all_read_and_write_one_row::<PartialCalc>();
+    all_read_and_write_one_row::<Cpr>();
     all_read_and_write_one_row::<VirtualHourglass>();
     all_read_and_write_one_row::<VirtualPiggyback>();
 }

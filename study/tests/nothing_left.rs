@@ -14,9 +14,12 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use tarn_study::checkpoint::{CheckpointDir, CheckpointReader};
-use tarn_study::transaction::{Calc, Store, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback};
+use tarn_study::transaction::{
+    Calc, Cpr, PartialCalc, Store, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
+};
 use tarn_study::{
-    Algorithm, Array, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Shape, SnapshotError, Zigzag,
+    Algorithm, Array, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, PublishedHourglass,
+    PublishedPiggyback, Shape, SnapshotError, Zigzag,
 };
 
 /// The number of failures of each kind. Each needs about [`ROWS`] times [`ROW_BYTES`].
@@ -185,7 +188,11 @@ fn snapshots_that_fail_leave_nothing_behind() {
     of_array::<PingPong>();
     of_array::<Hourglass>();
     of_array::<Piggyback>();
+    of_array::<PublishedHourglass>();
+    of_array::<PublishedPiggyback>();
     of_store::<Calc>();
+    of_store::<PartialCalc>();
+    of_store::<Cpr>();
     of_store::<VirtualHourglass>();
     of_store::<VirtualPiggyback>();
 }

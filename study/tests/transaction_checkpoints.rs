@@ -18,7 +18,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tarn_study::checkpoint::{CheckpointDir, CheckpointError, CheckpointReader};
 use tarn_study::transaction::{
-    Calc, Store, TransactionError, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
+    Calc, Cpr, PartialCalc, Store, TransactionError, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
 };
 use tarn_study::{Shape, SnapshotError};
 
@@ -147,6 +147,16 @@ fn check<V: VirtualAlgorithm>(seed: u64) {
 #[test]
 fn checkpoints_of_calc_are_what_the_snapshots_show() {
     (0..3).for_each(check::<Calc>);
+}
+
+#[test]
+fn checkpoints_of_partial_calc_are_what_the_snapshots_show() {
+    (0..3).for_each(check::<PartialCalc>);
+}
+
+#[test]
+fn checkpoints_of_cpr_are_what_the_snapshots_show() {
+    (0..3).for_each(check::<Cpr>);
 }
 
 #[test]

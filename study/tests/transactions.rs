@@ -6,8 +6,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tarn_study::transaction::{
-    Calc, Counts, Snapshot, Snapshotter, Store, TransactionError, VirtualAlgorithm, VirtualHourglass,
-    VirtualPiggyback,
+    Calc, Counts, Cpr, PartialCalc, Snapshot, Snapshotter, Store, TransactionError, VirtualAlgorithm,
+    VirtualHourglass, VirtualPiggyback,
 };
 use tarn_study::{Shape, SnapshotError};
 
@@ -15,6 +15,8 @@ use tarn_study::{Shape, SnapshotError};
 macro_rules! each {
     ($check:ident) => {
         $check::<Calc>();
+        $check::<PartialCalc>();
+        $check::<Cpr>();
         $check::<VirtualHourglass>();
         $check::<VirtualPiggyback>();
     };

@@ -6,14 +6,15 @@ use std::ops::ControlFlow;
 use crate::algorithm::Visit;
 use crate::error::SnapshotError;
 use crate::shape::Shape;
+use crate::transaction::locks::{Locks, Version};
 use crate::transaction::periods::{Period, Periods};
 
-/// The state of a row that transactions of a later period have accessed before an older transaction.
+/// The state of a row that transactions of a later version have accessed before an older transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Meeting {
-    /// A transaction of the later period has written the row.
+    /// A transaction of the later version has written the row.
     pub written: bool,
-    /// A transaction of the later period has read the row.
+    /// A transaction of the later version has read the row.
     pub read: bool,
     /// The older transaction is about to write the row; else to read it.
     pub to_write: bool,
@@ -23,7 +24,7 @@ pub struct Meeting {
 ///
 /// The callers guarantee the following, and [`crate::transaction::Store`] ensures it. A reader of a row holds
 /// its lock, a writer holds it exclusively. A transaction installs its writes while it holds all its locks
-/// and before its period is recorded as ended. One thread calls in this order, repeatedly: [`Self::take`],
+/// and before its period is recorded as ended; with a lock it leaves its version. One thread calls in this order, repeatedly: [`Self::take`],
 /// [`Self::settle`], any number of [`Self::traverse`], [`Self::finish`] or [`Self::abandon`].
 pub trait VirtualAlgorithm: Sized + Send + Sync {
     /// Its name in tables.
@@ -37,17 +38,26 @@ pub trait VirtualAlgorithm: Sized + Send + Sync {
     /// All rows zero.
     fn new(shape: Shape) -> Result<Self, SnapshotError>;
 
-    /// True if a transaction has to be restarted at such a row, as one of the later period.
+    /// The version that a transaction belongs to, which began in `began` and commits, or could by now, in
+    /// `committed`. Snapshot `v`, counted from 0, has the transactions of the versions 0 to `v`.
+    fn version(began: Period, committed: Period) -> Version {
+        let _ = committed;
+        began.number()
+    }
+
+    /// True if a transaction has to be restarted at such a row, as one of the later version.
     ///
-    /// A snapshot that has the transactions of the earlier
-    /// periods must have no transaction that follows one of the later period: one that overwrote or read what
-    /// it wrote, or overwrote what it read.
+    /// A snapshot that has the transactions of the earlier versions must have no transaction that follows one
+    /// of the later version: one that overwrote or read what it wrote, or overwrote what it read.
     fn must_restart(meeting: Meeting) -> bool {
         meeting.written || meeting.read && meeting.to_write
     }
 
-    /// Reads the newest content of a row, in a transaction that began in `began`.
-    fn read(&self, began: Period, row: usize, fields: &mut [u64]);
+    /// Has the processor fetch what [`VirtualAlgorithm::read`] may read of a row, while it fetches the lock.
+    fn fetch(&self, row: usize);
+
+    /// Reads the newest content of a row, which was last written in `version`.
+    fn read(&self, row: usize, version: Version, fields: &mut [u64]);
 
     /// A transaction that began in `began` has locked a row and is going to write it, unless it aborts.
     fn before_write(&self, began: Period, row: usize) {
@@ -64,15 +74,13 @@ pub trait VirtualAlgorithm: Sized + Send + Sync {
     fn settle(&self, periods: &Periods);
 
     /// The access phase: shows the rows of the snapshot, while transactions continue.
-    fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()>;
+    fn traverse(&self, periods: &Periods, locks: &Locks, visit: Visit<'_>) -> ControlFlow<()>;
 
     /// Ends a snapshot that was shown completely.
-    fn finish(&self, periods: &Periods);
+    fn finish(&self, periods: &Periods, locks: &Locks);
 
     /// Ends a snapshot that was not shown completely: changes that only this snapshot has go to the next one.
-    /// `hold` locks a row for as long as its result lives.
-    fn abandon<G>(&self, periods: &Periods, hold: impl Fn(usize) -> G) {
-        let _ = hold;
-        self.finish(periods);
+    fn abandon(&self, periods: &Periods, locks: &Locks) {
+        self.finish(periods, locks);
     }
 }

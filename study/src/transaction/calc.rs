@@ -21,6 +21,10 @@
 //!   is nothing to do: only a settled row has a copy that counts.
 //! - A transaction of the phase rest copies nothing, and so must have ended before the point of consistency.
 //!
+//! The version of a row is the number of points of consistency before the commit that wrote it. With it pCALC,
+//! the partial form, shows only the rows that have changed since the point of consistency before. The paper
+//! notes these in a bit vector for each checkpoint, which a write sets and a snapshot clears.
+//!
 //! The rows, the copies and the bits of settled rows are those of Copy-on-Update. Two copies of the data and
 //! two bits a row. The trigger waits for the transactions in progress, and stops none.
 
@@ -31,13 +35,18 @@ use crate::copy_on_update::CopyOnUpdate;
 use crate::error::SnapshotError;
 use crate::shape::Shape;
 use crate::transaction::algorithm::{Meeting, VirtualAlgorithm};
+use crate::transaction::locks::{Locks, Version};
 use crate::transaction::periods::{Period, Periods};
 
-/// Keeps an old row when a transaction after the cut first writes over it.
-pub struct Calc {
+/// Keeps an old row when a transaction after the cut first writes over it. A snapshot shows all rows or, if
+/// `PARTIAL`, those that have changed.
+pub struct Calc<const PARTIAL: bool = false> {
     /// No row is settled in the phases rest and prepare.
     rows: CopyOnUpdate,
 }
+
+/// CALC with partial checkpoints: a snapshot shows what has changed.
+pub type PartialCalc = Calc<true>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
@@ -48,10 +57,12 @@ enum Phase {
     Complete,
 }
 
+const PHASES: u64 = 5;
+
 impl Phase {
     fn of(period: Period) -> Phase {
         [Phase::Rest, Phase::Prepare, Phase::Resolve, Phase::Capture, Phase::Complete]
-            [(period.number() % 5) as usize]
+            [(period.number() % PHASES) as usize]
     }
 
     /// Enters the next phase, which is `to`.
@@ -61,15 +72,26 @@ impl Phase {
     }
 }
 
-impl VirtualAlgorithm for Calc {
-    const NAME: &'static str = "CALC";
-    const FULL: bool = true;
+impl<const PARTIAL: bool> Calc<PARTIAL> {
+    /// The version of the snapshot in progress.
+    fn shown(periods: &Periods) -> Version {
+        Self::version(periods.now(), periods.now()) - 1
+    }
+}
+
+impl<const PARTIAL: bool> VirtualAlgorithm for Calc<PARTIAL> {
+    const NAME: &'static str = if PARTIAL { "pCALC" } else { "CALC" };
+    const FULL: bool = !PARTIAL;
     const COPIES: usize = 2;
 
-    fn new(shape: Shape) -> Result<Calc, SnapshotError> {
+    fn new(shape: Shape) -> Result<Self, SnapshotError> {
         let rows = CopyOnUpdate::new(shape)?;
         rows.unsettle();
         Ok(Calc { rows })
+    }
+
+    fn version(_: Period, committed: Period) -> Version {
+        (committed.number() + PHASES - Phase::Resolve as u64) / PHASES
     }
 
     /// The side of a transaction is where it commits, so it may follow any other.
@@ -77,7 +99,13 @@ impl VirtualAlgorithm for Calc {
         false
     }
 
-    fn read(&self, _: Period, row: usize, fields: &mut [u64]) {
+    #[inline]
+    fn fetch(&self, row: usize) {
+        self.rows.fetch(row);
+    }
+
+    #[inline]
+    fn read(&self, row: usize, _: Version, fields: &mut [u64]) {
         self.rows.read(row, fields);
     }
 
@@ -109,11 +137,22 @@ impl VirtualAlgorithm for Calc {
         Phase::enter(Phase::Capture, periods);
     }
 
-    fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()> {
-        self.rows.show(visit)
+    fn traverse(&self, periods: &Periods, locks: &Locks, visit: Visit<'_>) -> ControlFlow<()> {
+        if PARTIAL {
+            self.rows.show(locks.changed_in(Self::shown(periods)), visit)
+        } else {
+            self.rows.show_all(visit)
+        }
     }
 
-    fn finish(&self, periods: &Periods) {
+    fn abandon(&self, periods: &Periods, locks: &Locks) {
+        if PARTIAL {
+            locks.pass_on(Self::shown(periods), |_, _| ());
+        }
+        self.finish(periods, locks);
+    }
+
+    fn finish(&self, periods: &Periods, _: &Locks) {
         Phase::enter(Phase::Complete, periods);
         periods.drain();
         self.rows.unsettle();

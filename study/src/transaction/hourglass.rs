@@ -5,7 +5,7 @@
 //!   period 4        | 5  trigger: from now on transactions begin in period 5
 //!   O  |--- b ----------- a' --|                   a' is written to copy 0
 //!   N                  |- b' ---|                  b' is written to copy 1
-//!                              ^ O has ended: the marked rows of copy 0 are the snapshot
+//!                              ^ O has ended: the rows that were written in period 4 are the snapshot
 //!   P      |------------------- b?   restarted as a transaction of period 5
 //! ```
 //!
@@ -13,36 +13,26 @@
 //!   period: it is restarted as a transaction of the later period, where it meets a row that such a one has
 //!   written, or, to write it, a row that such a one has read.
 //! - A copy is written to by transactions of its period alone, and so holds still when they have ended.
-//! - Marks and the bit that says which copy is newest are a row's, and changed under its lock.
+//! - A version is a period. The version in a row's lock says which copy has its newest content, and whether
+//!   the snapshot shows it: there are no marks, and none to clear.
 //!
-//! Two copies of the data and three bytes a row; the taken phase is O(1); a snapshot has the changed rows,
-//! the first one all rows.
+//! Two copies of the data and nothing else a row but its lock; the taken phase is O(1); a snapshot has the
+//! changed rows, the first one all rows, which begin as written in period 0.
 
 use std::ops::ControlFlow;
 
 use crate::algorithm::Visit;
 use crate::error::SnapshotError;
-use crate::flags::Flags;
-use crate::halves::Halves;
 use crate::shape::Shape;
-use crate::sync::atomic::Ordering;
 use crate::transaction::algorithm::VirtualAlgorithm;
+use crate::transaction::locks::{Locks, Version};
+use crate::transaction::pairs::Pairs;
 use crate::transaction::periods::{Period, Periods};
 
 /// Swaps two copies between transactions, and shows the changed rows.
 pub struct VirtualHourglass {
-    /// The current copy is that of the period that is now.
-    copies: Halves,
-    /// The copy with the newest content.
-    newest: Flags,
-}
-
-impl VirtualHourglass {
-    /// Notes that a copy has the newest content of a row.
-    fn note(&self, row: usize, half: usize) {
-        self.copies.mark(half, row);
-        self.newest.put(row, half as u8, Ordering::Relaxed);
-    }
+    shape: Shape,
+    copies: Pairs,
 }
 
 impl VirtualAlgorithm for VirtualHourglass {
@@ -51,27 +41,25 @@ impl VirtualAlgorithm for VirtualHourglass {
     const COPIES: usize = 2;
 
     fn new(shape: Shape) -> Result<VirtualHourglass, SnapshotError> {
-        Ok(VirtualHourglass { copies: Halves::new(shape)?, newest: Flags::new(shape)? })
+        Ok(VirtualHourglass { shape, copies: Pairs::new(shape)? })
     }
 
-    fn read(&self, began: Period, row: usize, fields: &mut [u64]) {
-        let half = began.half();
-        // A branch and no computed copy: the processor continues speculatively with the expected copy, and
-        // does not wait for the flag first.
-        if usize::from(self.newest.get(row, Ordering::Relaxed)) == half {
-            self.copies.copy(half).read(row, fields);
-        } else {
-            self.copies.copy(half ^ 1).read(row, fields);
-        }
+    #[inline]
+    fn fetch(&self, row: usize) {
+        self.copies.fetch(row);
     }
 
-    fn install(&self, began: Period, _: Period, row: usize, fields: &[u64]) {
-        self.copies.copy(began.half()).write(row, fields);
-        self.note(row, began.half());
+    #[inline]
+    fn read(&self, row: usize, version: Version, fields: &mut [u64]) {
+        self.copies.read(row, version, fields);
+    }
+
+    #[inline]
+    fn install(&self, began: Period, committed: Period, row: usize, fields: &[u64]) {
+        self.copies.write(row, Self::version(began, committed), fields);
     }
 
     fn take(&self, periods: &Periods) {
-        self.copies.swap();
         periods.advance();
     }
 
@@ -79,23 +67,19 @@ impl VirtualAlgorithm for VirtualHourglass {
         periods.drain();
     }
 
-    fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()> {
-        self.copies.traverse(visit)
+    fn traverse(&self, periods: &Periods, locks: &Locks, visit: Visit<'_>) -> ControlFlow<()> {
+        let shown = periods.before();
+        let mut fields = vec![0; self.shape.fields];
+        locks.changed_in(shown).try_for_each(|row| {
+            self.copies.read(row, shown, &mut fields);
+            visit(row, &fields)
+        })
     }
 
-    fn finish(&self, _: &Periods) {
-        self.copies.finish(|_| ());
-    }
+    /// Versions expire by themselves.
+    fn finish(&self, _: &Periods, _: &Locks) {}
 
-    fn abandon<G>(&self, _: &Periods, hold: impl Fn(usize) -> G) {
-        let current = self.copies.current();
-        for row in self.copies.changed() {
-            let _held = hold(row);
-            if !self.copies.is_marked(current, row) {
-                self.copies.copy(current).copy_row(row, self.copies.copy(current ^ 1));
-                self.note(row, current);
-            }
-        }
-        self.copies.forget();
+    fn abandon(&self, periods: &Periods, locks: &Locks) {
+        locks.pass_on(periods.before(), |row, version| self.copies.bring_across(row, version));
     }
 }

@@ -1,12 +1,20 @@
-//! A lock for each row, and in the same word the last periods whose transactions have read and written it.
+//! A lock for each row, and in the same word the last versions whose transactions have read and written it.
 //!
 //! ```text
-//!   | written_in: 24 bits | read_in: 24 bits | holders: 16 bits |
-//!                                              0: free, 1 … 65534: so many readers, 65535: a writer
+//!   | written_in: 39 bits | before: 1 bit | read_in: 12 bits | holders: 12 bits |
+//!                                                              0: free, 1 … 4094: readers, 4095: a writer
 //! ```
 //!
-//! A transaction keeps its locks to its end. When it gives a lock back it leaves its period there, in the
-//! same step. So the next holder of the lock knows whether it would follow a transaction of a later period.
+//! A version is all that is written between two cuts: version `v` is what snapshot `v` has and snapshot
+//! `v - 1` lacks. The algorithm says to which version a transaction belongs.
+//!
+//! A transaction keeps its locks to its end. When it gives a lock back it leaves its version there, in the
+//! same step. So the next holder of the lock knows whether it would follow a transaction of a later version,
+//! and which version the row's newest content has.
+//!
+//! `before` says that the row was written in the version before `written_in` as well. So snapshot `v` can
+//! tell the rows that have changed in version `v`, also where `v + 1` has changed them again; nothing else
+//! needs a mark, and no mark is ever cleared.
 //!
 //! No wait is unbounded: a transaction that does not get a lock within some tries aborts, gives all its locks
 //! back and is run again (no-wait, with patience). So there is no circular wait. A transaction that has read
@@ -15,8 +23,9 @@
 //! (`tests/contention.rs`). Wait-die would abort less often, but needs the ages of the holders in each lock;
 //! a wait-for graph would need a lock of its own.
 //!
-//! 24 bits of a period are kept. After 2^24 periods a row that no transaction has accessed since may be taken
-//! for one of the later period. The only effect is that a transaction is restarted without need.
+//! 12 bits of the version of a read are kept. After 2^12 snapshots a row that no transaction has read since
+//! may be taken for one of the later version. The only effect is that a transaction is restarted without
+//! need. Of a write all bits are kept that a machine can use up.
 
 use crate::error::SnapshotError;
 use crate::memory;
@@ -24,20 +33,24 @@ use crate::shape::Shape;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::yield_now;
 use crate::transaction::algorithm::Meeting;
-use crate::transaction::periods::Period;
 
-const HOLDERS: u64 = 0xffff;
+const HOLDERS: u64 = 0xfff;
 const WRITER: u64 = HOLDERS;
 const READERS_LIMIT: u64 = HOLDERS - 1;
-const STAMP: u64 = 0xff_ffff;
-const READ_IN: u32 = 16;
-const WRITTEN_IN: u32 = 40;
+const READ_IN: u32 = 12;
+const READ_MASK: u64 = 0xfff;
+const BEFORE: u64 = 1 << 24;
+const WRITTEN_IN: u32 = 25;
+
+/// The number of cuts before what is written: version `v` is first shown by snapshot `v`, counted from 0.
+pub type Version = u64;
 
 /// The number of times that a lock is tried before the transaction gives up. loom knows which thread can
 /// continue only if none waits with a lock.
 const TRIES: usize = if cfg!(loom) { 1 } else { 64 };
 
-pub(crate) struct Locks {
+/// A lock for each row of a store, with the version that the row has.
+pub struct Locks {
     words: Vec<AtomicU64>,
 }
 
@@ -69,18 +82,38 @@ impl Locks {
         Ok(Locks { words: memory::zeros(shape.rows, shape)? })
     }
 
-    /// Locks a row for a transaction that began in `period`, or gives the reason why not; `must_restart`
-    /// judges the accesses of a later period.
+    /// The version in which a row was last written. It stays as long as the caller holds the row.
+    #[inline]
+    pub fn version(&self, row: usize) -> Version {
+        self.words[row].load(Ordering::Relaxed) >> WRITTEN_IN
+    }
+
+    /// True if a row has changed in a version. REQUIRES: all transactions of that version have ended, and
+    /// none belongs to a later one than the next.
+    #[inline]
+    pub fn has_changed_in(&self, row: usize, version: Version) -> bool {
+        let state = self.words[row].load(Ordering::Relaxed);
+        let written_in = state >> WRITTEN_IN;
+        written_in == version || written_in == version + 1 && state & BEFORE != 0
+    }
+
+    /// The rows that have changed in a version. REQUIRES: as [`Locks::has_changed_in`].
+    pub fn changed_in(&self, version: Version) -> impl Iterator<Item = usize> {
+        (0..self.words.len()).filter(move |row| self.has_changed_in(*row, version))
+    }
+
+    /// Locks a row for a transaction that belongs to `version` as long as it has not committed, or gives the
+    /// reason why not; `must_restart` judges the accesses of the next version.
     #[inline]
     pub(crate) fn lock(
         &self,
         row: usize,
         access: Access,
-        period: Period,
+        version: Version,
         must_restart: impl Fn(Meeting) -> bool,
     ) -> Result<(), Refusal> {
         let word = &self.words[row];
-        let later = stamp(period.number() + 1);
+        let later = version + 1;
         let mut state = word.load(Ordering::Relaxed);
         // A reader that holds the lock and waits to write keeps all others from writing, which may wait for
         // the same.
@@ -88,7 +121,7 @@ impl Locks {
         for left in (0..tries).rev() {
             let meeting = Meeting {
                 written: state >> WRITTEN_IN == later,
-                read: state >> READ_IN & STAMP == later,
+                read: state >> READ_IN & READ_MASK == later & READ_MASK,
                 to_write: access != Access::Read,
             };
             if (meeting.written || meeting.read) && must_restart(meeting) {
@@ -110,21 +143,33 @@ impl Locks {
         Err(Refusal::Held)
     }
 
-    /// Gives back a lock that was held to read, by a transaction that began in `period`.
+    /// Has the rows of a version belong to the next one, whose snapshot then shows them: calls `bring` with
+    /// each that has not been written in it, while it is locked. REQUIRES: as [`Locks::has_changed_in`].
+    pub(crate) fn pass_on(&self, version: Version, bring: impl Fn(usize, Version)) {
+        for row in (0..self.words.len()).filter(|row| self.version(*row) == version) {
+            let held = self.hold(row);
+            if held.version() == version {
+                bring(row, version);
+                held.set_version(version + 1);
+            }
+        }
+    }
+
+    /// Gives back a lock that was held to read, by a transaction that belongs to `version`.
     #[inline]
-    pub(crate) fn unlock_read(&self, row: usize, period: Period) {
-        let leave = |state: u64| Some(read_in(state, period) - 1);
+    pub(crate) fn unlock_read(&self, row: usize, version: Version) {
+        let leave = |state: u64| Some(read_in(state, version) - 1);
         self.words[row].fetch_update(Ordering::Release, Ordering::Relaxed, leave).ok();
     }
 
-    /// Gives back a lock that was held to write, by a transaction that began in `period` and has `written`
-    /// the row or, aborted, has at most read it.
+    /// Gives back a lock that was held to write, by a transaction that belongs to `version` and, if it has
+    /// `written` the row, wrote it in that version; aborted, it has at most read it.
     #[inline]
-    pub(crate) fn unlock_write(&self, row: usize, period: Period, written: bool) {
+    pub(crate) fn unlock_write(&self, row: usize, version: Version, written: Option<Version>) {
         let word = &self.words[row];
         // No other thread changes the word of a row that is held to write.
-        let state = read_in(word.load(Ordering::Relaxed), period) & !HOLDERS;
-        let state = if written { with_stamp(state, WRITTEN_IN, period) } else { state };
+        let state = read_in(word.load(Ordering::Relaxed), version) & !HOLDERS;
+        let state = written.map_or(state, |version| written_in(state, version));
         word.store(state, Ordering::Release);
     }
 
@@ -136,6 +181,19 @@ impl Locks {
             yield_now();
         }
         Hold { word }
+    }
+}
+
+impl Hold<'_> {
+    /// The version in which the row was last written.
+    pub(crate) fn version(&self) -> Version {
+        self.word.load(Ordering::Relaxed) >> WRITTEN_IN
+    }
+
+    /// Counts the row as written in `version`.
+    pub(crate) fn set_version(&self, version: Version) {
+        // No other thread changes the word of a row that is held to write.
+        self.word.store(written_in(self.word.load(Ordering::Relaxed), version), Ordering::Relaxed);
     }
 }
 
@@ -155,19 +213,24 @@ fn locked(state: u64, access: Access) -> Option<u64> {
     }
 }
 
-const fn stamp(period: u64) -> u64 {
-    period & STAMP
+/// The word of a row that was written in `version`, where that is not before the one that it has.
+const fn written_in(state: u64, version: Version) -> u64 {
+    let old = state >> WRITTEN_IN;
+    let before = if old == version {
+        state & BEFORE
+    } else if old + 1 == version {
+        BEFORE
+    } else {
+        0
+    };
+    state & (BEFORE - 1) | before | version << WRITTEN_IN
 }
 
-fn with_stamp(state: u64, at: u32, period: Period) -> u64 {
-    state & !(STAMP << at) | stamp(period.number()) << at
-}
-
-/// The word of a row that was read in `period`, or in the one after it.
-fn read_in(state: u64, period: Period) -> u64 {
-    if state >> READ_IN & STAMP == stamp(period.number() + 1) {
+/// The word of a row that was read in `version`, or in the one after it.
+const fn read_in(state: u64, version: Version) -> u64 {
+    if state >> READ_IN & READ_MASK == (version + 1) & READ_MASK {
         state
     } else {
-        with_stamp(state, READ_IN, period)
+        state & !(READ_MASK << READ_IN) | (version & READ_MASK) << READ_IN
     }
 }

@@ -8,6 +8,8 @@
 //! | algorithm | a snapshot has the transactions that | a write | a snapshot shows |
 //! | --- | --- | --- | --- |
 //! | [`Calc`] | committed before its point of consistency | copies the old row aside first | all rows |
+//! | [`PartialCalc`] | the same | the same | what has changed |
+//! | [`Cpr`] | began before the trigger | copies the old row aside first | all rows |
 //! | [`VirtualHourglass`] | began before the trigger | into the copy of its period | what has changed |
 //! | [`VirtualPiggyback`] | began before the trigger | into the copy of its period | all rows |
 //!
@@ -40,8 +42,10 @@
 
 mod algorithm;
 mod calc;
+mod cpr;
 mod hourglass;
 mod locks;
+mod pairs;
 mod parts;
 mod periods;
 mod piggyback;
@@ -51,8 +55,10 @@ mod store;
 mod transaction;
 
 pub use algorithm::{Meeting, VirtualAlgorithm};
-pub use calc::Calc;
+pub use calc::{Calc, PartialCalc};
+pub use cpr::Cpr;
 pub use hourglass::VirtualHourglass;
+pub use locks::{Locks, Version};
 pub use parts::Counts;
 pub use periods::{Period, Periods};
 pub use piggyback::VirtualPiggyback;

@@ -27,11 +27,6 @@ impl Period {
     pub const fn number(self) -> u64 {
         self.0
     }
-
-    /// The copy of the period: periods alternate between the two.
-    pub(crate) const fn half(self) -> usize {
-        (self.0 % 2) as usize
-    }
 }
 
 /// The number of periods, and of phases of CALC, of which transactions may be in progress at a time. A period
@@ -56,6 +51,11 @@ impl Periods {
     pub fn now(&self) -> Period {
         // Acquire: pairs with the Release in `advance`.
         Period(self.now.load(Ordering::Acquire))
+    }
+
+    /// The number of the period before the one that is now. REQUIRES: there is one.
+    pub(crate) fn before(&self) -> u64 {
+        self.now().0 - 1
     }
 
     /// Begins a transaction.

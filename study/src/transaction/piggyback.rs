@@ -8,33 +8,49 @@
 //!                              ^ O has ended: copy 0 is the snapshot; the pass brings a and b to copy 1
 //! ```
 //!
-//! - Older transactions are restarted by the same rule as in vHG.
-//! - The pass begins when they have ended, and is over before the next trigger. So an older transaction meets
-//!   no row that is behind in its copy, and none that is claimed.
-//! - The pass takes no row locks; the flags of `pair.rs` say which thread may write and which may copy.
+//! - Older transactions are restarted by the same rule as in vHG, and versions say the same.
+//! - The pass begins when they have ended, and is over before the next trigger. It brings across the rows that
+//!   were written in the period of the snapshot and have not been written again, each under its lock: so a
+//!   transaction waits for one row to be copied, not for the pass.
+//! - A transaction never looks where a row is: the copy of the version in which it was last written has its
+//!   newest content, whether or not the pass has brought it across.
 //!
-//! Two copies of the data and two bytes a row; the taken phase is O(1).
+//! Two copies of the data and nothing else a row but its lock; the taken phase is O(1).
 
 use std::ops::ControlFlow;
 
 use crate::algorithm::Visit;
 use crate::error::SnapshotError;
-use crate::pair::Pair;
 use crate::shape::Shape;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::transaction::algorithm::VirtualAlgorithm;
+use crate::transaction::locks::{Locks, Version};
+use crate::transaction::pairs::Pairs;
 use crate::transaction::periods::{Period, Periods};
 
 /// Swaps two copies between transactions, and shows all rows.
 pub struct VirtualPiggyback {
-    copies: Pair,
-    /// The copy of the period that is now. The snapshotter's own.
-    upper: AtomicUsize,
+    shape: Shape,
+    copies: Pairs,
+    /// Rows may be behind: from the trigger until the pass has ended. The snapshotter's own.
+    behind: AtomicBool,
 }
 
 impl VirtualPiggyback {
-    fn upper(&self) -> usize {
-        self.upper.load(Ordering::Relaxed)
+    /// The pass: brings across the rows that are behind.
+    fn bring_all_across(&self, periods: &Periods, locks: &Locks) {
+        if !self.behind.load(Ordering::Relaxed) {
+            return;
+        }
+        let shown = periods.before();
+        for row in (0..self.shape.rows).filter(|row| locks.version(*row) == shown) {
+            let held = locks.hold(row);
+            // A transaction of the later period may have written the whole row meanwhile.
+            if held.version() == shown {
+                self.copies.bring_across(row, shown);
+            }
+        }
+        self.behind.store(false, Ordering::Relaxed);
     }
 }
 
@@ -44,21 +60,26 @@ impl VirtualAlgorithm for VirtualPiggyback {
     const COPIES: usize = 2;
 
     fn new(shape: Shape) -> Result<VirtualPiggyback, SnapshotError> {
-        Ok(VirtualPiggyback { copies: Pair::new(shape)?, upper: AtomicUsize::new(0) })
+        Ok(VirtualPiggyback { shape, copies: Pairs::new(shape)?, behind: AtomicBool::new(false) })
     }
 
-    fn read(&self, began: Period, row: usize, fields: &mut [u64]) {
-        self.copies.newest(row, began.half()).read(row, fields);
+    #[inline]
+    fn fetch(&self, row: usize) {
+        self.copies.fetch(row);
     }
 
-    fn install(&self, began: Period, _: Period, row: usize, fields: &[u64]) {
-        self.copies.change(row, began.half(), true, |rows| rows.write(row, fields));
+    #[inline]
+    fn read(&self, row: usize, version: Version, fields: &mut [u64]) {
+        self.copies.read(row, version, fields);
+    }
+
+    #[inline]
+    fn install(&self, began: Period, committed: Period, row: usize, fields: &[u64]) {
+        self.copies.write(row, Self::version(began, committed), fields);
     }
 
     fn take(&self, periods: &Periods) {
-        // Before the period begins: its transactions find rows behind.
-        self.copies.swapped();
-        self.upper.fetch_xor(1, Ordering::Relaxed);
+        self.behind.store(true, Ordering::Relaxed);
         periods.advance();
     }
 
@@ -66,11 +87,17 @@ impl VirtualAlgorithm for VirtualPiggyback {
         periods.drain();
     }
 
-    fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()> {
-        self.copies.traverse(self.upper(), visit)
+    /// Brings all rows across before it shows one: to show them may take as long as the disk does.
+    fn traverse(&self, periods: &Periods, locks: &Locks, visit: Visit<'_>) -> ControlFlow<()> {
+        self.bring_all_across(periods, locks);
+        let mut fields = vec![0; self.shape.fields];
+        (0..self.shape.rows).try_for_each(|row| {
+            self.copies.read(row, periods.before(), &mut fields);
+            visit(row, &fields)
+        })
     }
 
-    fn finish(&self, _: &Periods) {
-        self.copies.finish(self.upper());
+    fn finish(&self, periods: &Periods, locks: &Locks) {
+        self.bring_all_across(periods, locks);
     }
 }

@@ -31,7 +31,7 @@ impl<V: VirtualAlgorithm> Snapshotter<V> {
     }
 
     /// Takes a snapshot and stops no transaction. It has all transactions that committed before this is
-    /// called and none that begin when it has returned. vHG and vPB return at once; CALC waits for the
+    /// called and none that begin when it has returned. vHG, vPB and CPR return at once; CALC waits for the
     /// transactions in progress, for its point of consistency.
     ///
     /// There is one snapshot at a time: it borrows the snapshotter until it is dropped. To take another one
@@ -58,14 +58,14 @@ impl<V: VirtualAlgorithm> Snapshot<'_, V> {
     pub fn traverse<E>(&mut self, mut visit: impl FnMut(usize, &[u64]) -> Result<(), E>) -> Result<(), E> {
         self.settle();
         let mut failed = None;
-        let outcome =
-            self.snapshotter.parts.algorithm.traverse(&mut |row, fields| match visit(row, fields) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                }
-            });
+        let Parts { algorithm, periods, locks, .. } = &*self.snapshotter.parts;
+        let outcome = algorithm.traverse(periods, locks, &mut |row, fields| match visit(row, fields) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        });
         if outcome.is_continue() {
             self.shown = Some(State::default());
         }
@@ -102,10 +102,10 @@ impl<V: VirtualAlgorithm> Drop for Snapshot<'_, V> {
         let Snapshotter { parts, shown } = &mut *self.snapshotter;
         let Parts { algorithm, periods, locks, .. } = &**parts;
         if let Some(state) = self.shown.take() {
-            algorithm.finish(periods);
+            algorithm.finish(periods, locks);
             *shown = state;
         } else {
-            algorithm.abandon(periods, |row| locks.hold(row));
+            algorithm.abandon(periods, locks);
         }
     }
 }

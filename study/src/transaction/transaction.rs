@@ -25,7 +25,8 @@ pub struct Transaction<'s, V: VirtualAlgorithm> {
     /// The new content of the rows written, one after the other.
     written: Vec<u64>,
     interrupted: Option<TransactionError>,
-    committed: bool,
+    /// The period in which it has committed.
+    committed: Option<Period>,
 }
 
 /// A row that the transaction has locked.
@@ -45,7 +46,7 @@ pub enum TransactionError {
         row: usize,
     },
     /// The transaction must be run again. [`Store::run`](crate::transaction::Store::run) does so.
-    #[error("row {row} belongs to a later period than the transaction; run it again")]
+    #[error("row {row} belongs to a later version than the transaction; run it again")]
     Newer {
         /// The row that was to be accessed.
         row: usize,
@@ -63,7 +64,7 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
             held: Vec::new(),
             written: Vec::new(),
             interrupted: None,
-            committed: false,
+            committed: None,
         }
     }
 
@@ -85,7 +86,7 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
         };
         match held.written_at {
             Some(at) => fields.copy_from_slice(&self.written[at..][..fields.len()]),
-            None => self.parts.algorithm.read(self.period, row, fields),
+            None => self.parts.algorithm.read(row, self.parts.locks.version(row), fields),
         }
         Ok(())
     }
@@ -128,7 +129,7 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
                 self.parts.algorithm.install(self.period, period, held.row, fields);
             }
         }
-        self.committed = true;
+        self.committed = Some(period);
         Ok(())
     }
 
@@ -156,7 +157,9 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
     }
 
     fn lock(&mut self, row: usize, access: Access) -> Result<(), TransactionError> {
-        let error = match self.parts.locks.lock(row, access, self.period, V::must_restart) {
+        let version = V::version(self.period, self.period);
+        self.parts.algorithm.fetch(row);
+        let error = match self.parts.locks.lock(row, access, version, V::must_restart) {
             Ok(()) => return Ok(()),
             Err(Refusal::Held) => {
                 self.parts.count_conflict();
@@ -174,10 +177,12 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
 
 impl<V: VirtualAlgorithm> Drop for Transaction<'_, V> {
     fn drop(&mut self) {
+        let version = V::version(self.period, self.period);
+        let written = self.committed.map(|committed| V::version(self.period, committed));
         for held in &self.held {
             match held.written_at {
-                Some(_) => self.parts.locks.unlock_write(held.row, self.period, self.committed),
-                None => self.parts.locks.unlock_read(held.row, self.period),
+                Some(_) => self.parts.locks.unlock_write(held.row, version, written),
+                None => self.parts.locks.unlock_read(held.row, version),
             }
         }
         self.parts.periods.end(self.period);

@@ -4,7 +4,8 @@ use std::sync::Arc as Shared;
 
 use loom::thread;
 use tarn_study::transaction::{
-    Calc, Store, Transaction, TransactionError, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
+    Calc, Cpr, PartialCalc, Store, Transaction, TransactionError, VirtualAlgorithm, VirtualHourglass,
+    VirtualPiggyback,
 };
 
 use crate::graph::{Cut, Record, check};
@@ -94,6 +95,18 @@ fn locks() {
 fn calc() {
     model::<Calc>(CROSSED, 1, 1);
     model::<Calc>(READ_THEN_WRITTEN, 2, 1);
+}
+
+#[test]
+fn partial_calc() {
+    model::<PartialCalc>(CROSSED, 1, 1);
+    model::<PartialCalc>(READ_THEN_WRITTEN, 2, 1);
+}
+
+#[test]
+fn cpr() {
+    model::<Cpr>(CROSSED, 1, 2);
+    model::<Cpr>(READ_THEN_WRITTEN, 2, 1);
 }
 
 #[test]

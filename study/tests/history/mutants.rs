@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use tarn_study::transaction::{
-    Calc, Meeting, Period, Periods, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
+    Calc, Cpr, Locks, Meeting, PartialCalc, Period, Periods, Version, VirtualAlgorithm, VirtualHourglass,
+    VirtualPiggyback,
 };
 use tarn_study::{Shape, SnapshotError, Visit};
 
@@ -23,13 +24,22 @@ macro_rules! mutant {
                 Ok($name(<$inner>::new(shape)?))
             }
 
+            fn version(began: Period, committed: Period) -> Version {
+                let rule: fn(Period, Period) -> Period = $committed;
+                <$inner as VirtualAlgorithm>::version(began, rule(began, committed))
+            }
+
             fn must_restart(meeting: Meeting) -> bool {
                 let rule: fn(Meeting) -> bool = $restarts;
                 rule(meeting)
             }
 
-            fn read(&self, began: Period, row: usize, fields: &mut [u64]) {
-                self.0.read(began, row, fields);
+            fn fetch(&self, row: usize) {
+                self.0.fetch(row);
+            }
+
+            fn read(&self, row: usize, version: Version, fields: &mut [u64]) {
+                self.0.read(row, version, fields);
             }
 
             fn before_write(&self, began: Period, row: usize) {
@@ -49,16 +59,16 @@ macro_rules! mutant {
                 self.0.settle(periods);
             }
 
-            fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()> {
-                self.0.traverse(visit)
+            fn traverse(&self, periods: &Periods, locks: &Locks, visit: Visit<'_>) -> ControlFlow<()> {
+                self.0.traverse(periods, locks, visit)
             }
 
-            fn finish(&self, periods: &Periods) {
-                self.0.finish(periods);
+            fn finish(&self, periods: &Periods, locks: &Locks) {
+                self.0.finish(periods, locks);
             }
 
-            fn abandon<G>(&self, periods: &Periods, hold: impl Fn(usize) -> G) {
-                self.0.abandon(periods, hold);
+            fn abandon(&self, periods: &Periods, locks: &Locks) {
+                self.0.abandon(periods, locks);
             }
         }
     };
@@ -87,6 +97,16 @@ mutant! {
 }
 
 mutant! {
+    /// CPR without restarts.
+    CprWithoutRestarts(Cpr), restarts: |_| false, committed: |_, committed| committed
+}
+
+mutant! {
+    /// As `CalcByWrite`, with partial snapshots.
+    PartialCalcByWrite(PartialCalc), restarts: <PartialCalc>::must_restart, committed: |began, _| began
+}
+
+mutant! {
     /// A write that was made in the phase prepare counts as before the cut, wherever its transaction commits.
-    CalcByWrite(Calc), restarts: Calc::must_restart, committed: |began, _| began
+    CalcByWrite(Calc), restarts: <Calc>::must_restart, committed: |began, _| began
 }

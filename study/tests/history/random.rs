@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tarn_study::transaction::{
-    Calc, Counts, Store, TransactionError, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
+    Calc, Counts, Cpr, PartialCalc, Store, TransactionError, VirtualAlgorithm, VirtualHourglass,
+    VirtualPiggyback,
 };
 
 use crate::graph::{Cut, Record, check};
@@ -153,6 +154,16 @@ fn checks<V: VirtualAlgorithm>() {
 #[test]
 fn calc_shows_a_prefix_of_the_order() {
     checks::<Calc>();
+}
+
+#[test]
+fn partial_calc_shows_a_prefix_of_the_order() {
+    checks::<PartialCalc>();
+}
+
+#[test]
+fn cpr_shows_a_prefix_of_the_order() {
+    checks::<Cpr>();
 }
 
 #[test]

@@ -2,11 +2,15 @@
 //! rows, and the mutants are detected.
 
 use tarn_study::transaction::{
-    Calc, Store, Transaction, TransactionError, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
+    Calc, Cpr, PartialCalc, Store, Transaction, TransactionError, VirtualAlgorithm, VirtualHourglass,
+    VirtualPiggyback,
 };
 
 use crate::graph::{Cut, check};
-use crate::mutants::{CalcByWrite, PublishedHourglass, PublishedPiggyback, WritersOnly, WrittenOnly};
+use crate::mutants::{
+    CalcByWrite, CprWithoutRestarts, PartialCalcByWrite, PublishedHourglass, PublishedPiggyback, WritersOnly,
+    WrittenOnly,
+};
 use crate::recorder::{Clock, Merged, Notes, shape};
 
 const OLDER: u64 = 1;
@@ -178,6 +182,7 @@ fn restarts_where_it_must<V: VirtualAlgorithm>() {
 fn older_transactions_restart_where_they_would_follow_a_newer_one() {
     restarts_where_it_must::<VirtualHourglass>();
     restarts_where_it_must::<VirtualPiggyback>();
+    restarts_where_it_must::<Cpr>();
 }
 
 #[test]
@@ -186,6 +191,8 @@ fn the_published_rule_for_older_transactions_is_rejected() {
     rejected(reads_after_a_write::<PublishedHourglass>());
     rejected(writes_after_a_write::<PublishedPiggyback>());
     rejected(reads_after_a_write::<PublishedPiggyback>());
+    rejected(reads_after_a_write::<CprWithoutRestarts>());
+    rejected(writes_after_a_read::<CprWithoutRestarts>());
 }
 
 #[test]
@@ -198,6 +205,11 @@ fn a_rule_that_overlooks_reads_is_rejected() {
 #[test]
 fn calc_decides_by_the_commit() {
     assert_eq!(commits_on_the_other_side::<Calc>(), Ok(()));
-    let cycle = commits_on_the_other_side::<CalcByWrite>().expect_err("the mutant is found out");
-    assert!(cycle.contains("snapshot 0"), "{cycle}");
+    assert_eq!(commits_on_the_other_side::<PartialCalc>(), Ok(()));
+    for found in
+        [commits_on_the_other_side::<CalcByWrite>(), commits_on_the_other_side::<PartialCalcByWrite>()]
+    {
+        let cycle = found.expect_err("the mutant is found out");
+        assert!(cycle.contains("snapshot 0"), "{cycle}");
+    }
 }
