@@ -29,25 +29,43 @@ named! {
         Hourglass = "HG" | "hg",
         /// Piggyback.
         Piggyback = "PB" | "pb",
+        /// Hourglass as published, with bits.
+        PublishedHourglass = "HG-bits" | "hg-bits",
+        /// Piggyback as published, with 2-bit tags.
+        PublishedPiggyback = "PB-tags" | "pb-tags",
         /// CALC.
         Calc = "CALC" | "calc",
         /// Virtual Hourglass.
         VirtualHourglass = "vHG" | "vhg",
         /// Virtual Piggyback.
         VirtualPiggyback = "vPB" | "vpb",
+        /// CALC with partial checkpoints.
+        PartialCalc = "pCALC" | "pcalc",
+        /// CPR.
+        Cpr = "CPR" | "cpr",
     }
 }
 
 impl Algorithm {
     /// Those that take snapshots of clients that write rows of their own, in the order of the study's tables.
-    pub const PHYSICAL: [Algorithm; 7] = *Algorithm::ALL.first_chunk().expect("there are ten");
+    pub const PHYSICAL: [Algorithm; 7] = *Algorithm::ALL.first_chunk().expect("they come first");
+
+    /// Others that take snapshots of such clients, which the study has not measured as they are here.
+    pub const OTHERS: [Algorithm; 2] = [Algorithm::PublishedHourglass, Algorithm::PublishedPiggyback];
 
     /// Those that take snapshots of transactions.
-    pub const VIRTUAL: [Algorithm; 3] = *Algorithm::ALL.last_chunk().expect("there are ten");
+    pub const VIRTUAL: [Algorithm; 5] = *Algorithm::ALL.last_chunk().expect("they come last");
 
     /// True if each checkpoint has all rows by itself, and need not be merged with those before.
     pub const fn is_full(self) -> bool {
-        !matches!(self, Algorithm::PingPong | Algorithm::Hourglass | Algorithm::VirtualHourglass)
+        !matches!(
+            self,
+            Algorithm::PingPong
+                | Algorithm::Hourglass
+                | Algorithm::PublishedHourglass
+                | Algorithm::VirtualHourglass
+                | Algorithm::PartialCalc
+        )
     }
 
     /// Copies of the data that it keeps at most.

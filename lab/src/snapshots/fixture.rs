@@ -18,6 +18,7 @@ const fn costs(algorithm: Algorithm) -> (f64, f64, f64) {
         Algorithm::PingPong => (120.0, 0.0, 3.0),
         Algorithm::Hourglass => (23.0, 0.0, 2.0),
         Algorithm::Piggyback => (24.0, 0.0, 2.0),
+        Algorithm::PublishedHourglass | Algorithm::PublishedPiggyback => (40.0, 0.0, 2.0),
         _ => (0.0, 0.0, 2.0),
     }
 }

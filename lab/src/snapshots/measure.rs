@@ -1,7 +1,9 @@
 //! Measures one cell in this process, with the algorithm that it names.
 
-use tarn_study::transaction::{Calc, VirtualHourglass, VirtualPiggyback};
-use tarn_study::{CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Zigzag};
+use tarn_study::transaction::{Calc, Cpr, PartialCalc, VirtualHourglass, VirtualPiggyback};
+use tarn_study::{
+    CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, PublishedHourglass, PublishedPiggyback, Zigzag,
+};
 
 use super::cell::{Algorithm, Cell, Figures, Place, Task};
 use super::{flood, ticks, transactions};
@@ -25,6 +27,8 @@ fn measure(cell: &Cell, place: &Place) -> Result<Figures> {
         (Task::Transactions, Algorithm::Calc) => transactions::measure::<Calc>(cell),
         (Task::Transactions, Algorithm::VirtualHourglass) => transactions::measure::<VirtualHourglass>(cell),
         (Task::Transactions, Algorithm::VirtualPiggyback) => transactions::measure::<VirtualPiggyback>(cell),
+        (Task::Transactions, Algorithm::PartialCalc) => transactions::measure::<PartialCalc>(cell),
+        (Task::Transactions, Algorithm::Cpr) => transactions::measure::<Cpr>(cell),
         (_, Algorithm::Naive) => measure_physical::<Naive>(cell, place),
         (_, Algorithm::CopyOnUpdate) => measure_physical::<CopyOnUpdate>(cell, place),
         (_, Algorithm::Fork) => measure_physical::<Fork>(cell, place),
@@ -32,9 +36,16 @@ fn measure(cell: &Cell, place: &Place) -> Result<Figures> {
         (_, Algorithm::PingPong) => measure_physical::<PingPong>(cell, place),
         (_, Algorithm::Hourglass) => measure_physical::<Hourglass>(cell, place),
         (_, Algorithm::Piggyback) => measure_physical::<Piggyback>(cell, place),
-        (_, Algorithm::Calc | Algorithm::VirtualHourglass | Algorithm::VirtualPiggyback) => {
-            refuse("its algorithm takes snapshots of transactions only")
-        }
+        (_, Algorithm::PublishedHourglass) => measure_physical::<PublishedHourglass>(cell, place),
+        (_, Algorithm::PublishedPiggyback) => measure_physical::<PublishedPiggyback>(cell, place),
+        (
+            _,
+            Algorithm::Calc
+            | Algorithm::VirtualHourglass
+            | Algorithm::VirtualPiggyback
+            | Algorithm::PartialCalc
+            | Algorithm::Cpr,
+        ) => refuse("its algorithm takes snapshots of transactions only"),
     }
 }
 

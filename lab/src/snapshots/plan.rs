@@ -20,12 +20,14 @@ named! {
         Trace = "trace",
         /// The default parameters twice more, so that the goals are judged by medians.
         Repeats = "repeats",
-        /// 12: transactions by threads, for CALC, vHG and vPB.
+        /// 12: transactions by threads, for CALC, vHG and vPB, and for pCALC and CPR, which the study lacks.
         Transactions = "transactions",
         /// Reads beside the updates; not in the study.
         Reads = "reads",
         /// Updates of a field of a row, where the rest of it must be brought along; not in the study.
         Fields = "fields",
+        /// Algorithms that the study has not measured, beside its own, by size of the data; not in the study.
+        Others = "others",
         /// 16 of the arXiv text: most updates a second.
         Flood = "flood",
         /// The wait at the trigger, 1 GB and 8 GB.
@@ -189,6 +191,11 @@ pub(super) fn points(figure: Figure, scale: Scale, seed: u64) -> Vec<Point> {
         Figure::Fields => all(&[0.0], &|cell, _| Cell { fields: true, ..cell }),
         Figure::Reads => all(&[0.0], &|cell, _| Cell { task: Task::Reads, ..cell }),
         Figure::Dataset => all(&gigabytes, &|cell, gb| Cell { rows: rows(gb, ROW_BYTES), ..cell }),
+        Figure::Others => {
+            let both = [&Algorithm::PHYSICAL[..], &Algorithm::OTHERS].concat();
+            let sizes = [gigabytes[0], gigabytes[2], gigabytes[4]];
+            some(&both, &sizes, &|cell, gb| Cell { rows: rows(gb, ROW_BYTES), ..cell })
+        }
         Figure::Row => all(&ROWS_BYTES, &|cell, bytes| {
             let row_bytes = bytes as usize;
             Cell { rows: rows(DATASET_GB * scale.data(), row_bytes), row_bytes, ..cell }

@@ -11,7 +11,7 @@ use crate::experiment::row;
 use crate::page::{Row, with};
 use crate::report::short;
 
-/// Waits are drawn on a logarithmic axis; a wait of zero is drawn here.
+/// Waits and taken phases are drawn on a logarithmic axis; one of zero is drawn here.
 const LEAST_WAIT_US: f64 = 0.1;
 /// A time below a clock read and two cache misses says nothing about growth, and counts as this.
 const TAKEN_US_LEAST: f64 = 1.0;
@@ -32,6 +32,7 @@ fn of_figure(study: &Study<'_>, figure: Figure) -> Vec<Row> {
             "max_us": figures.max_us(),
             "taken": figures.taken_us_max(),
             "memory": memory_ratio(&point.cell, figures),
+            "visible_taken": figures.taken_us_max().max(LEAST_WAIT_US),
             "visible_wait": figures.longest_wait().max(LEAST_WAIT_US),
             "longest_reads": figures.reads_quiet.max.max(figures.reads_during.max),
             "longest_fields": figures.max_us(),

@@ -52,7 +52,15 @@ pub(crate) fn lines(algorithm: Algorithm, row_bytes: usize) -> Option<Lines> {
             let what = "the row in one of two copies, a mark; while the pass runs: another mark";
             lines(row + 2, row + 1, 1, what)
         }
-        Algorithm::Calc | Algorithm::VirtualHourglass | Algorithm::VirtualPiggyback => None,
+        // published/hourglass.rs: `change` reads the words of two bits, to store them.
+        Algorithm::PublishedHourglass => lines(row + 2, row + 2, 2, "the row in one of two copies, two bits"),
+        // published/piggyback.rs: `change` changes the word of a tag by compare-and-swap.
+        Algorithm::PublishedPiggyback => lines(row + 1, row + 1, 1, "the row in one of two copies, a tag"),
+        Algorithm::Calc
+        | Algorithm::VirtualHourglass
+        | Algorithm::VirtualPiggyback
+        | Algorithm::PartialCalc
+        | Algorithm::Cpr => None,
     }
 }
 
@@ -62,7 +70,7 @@ mod tests {
 
     #[test]
     fn an_update_touches_the_row_at_least_and_longer_rows_more_lines() {
-        for algorithm in Algorithm::PHYSICAL {
+        for algorithm in Algorithm::PHYSICAL.into_iter().chain(Algorithm::OTHERS) {
             let [short, long] = [64, 1024].map(|bytes| lines(algorithm, bytes).expect("it is physical"));
             assert!(short.later >= 1 && long.later >= 16 && short.first >= short.later, "{algorithm:?}");
             assert!(short.awaited <= short.first, "{algorithm:?}");
