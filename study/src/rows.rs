@@ -18,8 +18,8 @@ pub(crate) struct Rows {
     fields: usize,
 }
 
-/// Words of a pair of cache lines, which processors fetch together. An allocator may begin anywhere in a line,
-/// and each row of 64 bytes would then lie in two of them.
+/// Words of a pair of cache lines, which processors fetch together. An allocator may begin anywhere in a
+/// line, and each row of 64 bytes would then lie in two of them.
 const ALIGN_WORDS: usize = if cfg!(loom) { 1 } else { 128 / size_of::<u64>() };
 
 impl Rows {

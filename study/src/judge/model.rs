@@ -138,7 +138,8 @@ rejected! {
     hourglass_that_writes_a_field_alone_is_rejected: hourglass::mutants::WritesAFieldAlone,
     piggyback_that_clears_before_it_copies_is_rejected: piggyback::mutants::ClearsBeforeItCopies,
     piggyback_that_leaves_out_its_pass_is_rejected: piggyback::mutants::LeavesOutItsPass,
-    published_hourglass_that_writes_a_field_alone_is_rejected: published::hourglass_mutants::WritesAFieldAlone,
+    published_hourglass_that_writes_a_field_alone_is_rejected:
+        published::hourglass_mutants::WritesAFieldAlone,
     published_piggyback_that_clears_before_it_copies_is_rejected:
         published::piggyback_mutants::ClearsBeforeItCopies,
     published_piggyback_that_writes_before_it_tags_is_rejected:

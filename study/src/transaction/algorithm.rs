@@ -6,26 +6,16 @@ use std::ops::ControlFlow;
 use crate::algorithm::Visit;
 use crate::error::SnapshotError;
 use crate::shape::Shape;
-use crate::transaction::locks::{Locks, Version};
+use crate::transaction::locks::{Locks, Meeting, Version};
 use crate::transaction::periods::{Period, Periods};
-
-/// The state of a row that transactions of a later version have accessed before an older transaction.
-#[derive(Clone, Copy, Debug)]
-pub struct Meeting {
-    /// A transaction of the later version has written the row.
-    pub written: bool,
-    /// A transaction of the later version has read the row.
-    pub read: bool,
-    /// The older transaction is about to write the row; else to read it.
-    pub to_write: bool,
-}
 
 /// A virtual algorithm with the rows that it keeps.
 ///
 /// The callers guarantee the following, and [`crate::transaction::Store`] ensures it. A reader of a row holds
 /// its lock, a writer holds it exclusively. A transaction installs its writes while it holds all its locks
-/// and before its period is recorded as ended; with a lock it leaves its version. One thread calls in this order, repeatedly: [`Self::take`],
-/// [`Self::settle`], any number of [`Self::traverse`], [`Self::finish`] or [`Self::abandon`].
+/// and before its period is recorded as ended; with a lock it leaves its version. One thread calls in this
+/// order, repeatedly: [`Self::take`], [`Self::settle`], any number of [`Self::traverse`], [`Self::finish`] or
+/// [`Self::abandon`].
 pub trait VirtualAlgorithm: Sized + Send + Sync {
     /// Its name in tables.
     const NAME: &'static str;

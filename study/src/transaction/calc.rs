@@ -21,9 +21,9 @@
 //!   is nothing to do: only a settled row has a copy that counts.
 //! - A transaction of the phase rest copies nothing, and so must have ended before the point of consistency.
 //!
-//! The version of a row is the number of points of consistency before the commit that wrote it. With it pCALC,
-//! the partial form, shows only the rows that have changed since the point of consistency before. The paper
-//! notes these in a bit vector for each checkpoint, which a write sets and a snapshot clears.
+//! The version of a row is the number of points of consistency before the commit that wrote it. With it
+//! pCALC, the partial form, shows only the rows that have changed since the point of consistency before. The
+//! paper notes these in a bit vector for each checkpoint, which a write sets and a snapshot clears.
 //!
 //! The rows, the copies and the bits of settled rows are those of Copy-on-Update. Two copies of the data and
 //! two bits a row. The trigger waits for the transactions in progress, and stops none.

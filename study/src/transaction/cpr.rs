@@ -18,8 +18,8 @@
 //!   to a row in that version does; the traversal copies the others.
 //! - Those of the phase complete copy nothing, and so no copy is made when the copies are given up.
 //!
-//! The rows, the copies and the bits of settled rows are those of Copy-on-Update, as in CALC. Two copies of the
-//! data and two bits a row; the taken phase is O(1). A snapshot has all rows.
+//! The rows, the copies and the bits of settled rows are those of Copy-on-Update, as in CALC. Two copies of
+//! the data and two bits a row; the taken phase is O(1). A snapshot has all rows.
 //!
 //! The paper (Prasaad, Chandramouli and Kossmann, SIGMOD 2019) has a phase prepare besides, in which the
 //! threads learn one by one that a version ends. Here each transaction reads the phase when it begins.

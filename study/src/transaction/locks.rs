@@ -32,7 +32,6 @@ use crate::memory;
 use crate::shape::Shape;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::yield_now;
-use crate::transaction::algorithm::Meeting;
 
 const HOLDERS: u64 = 0xfff;
 const WRITER: u64 = HOLDERS;
@@ -61,6 +60,17 @@ pub(crate) enum Access {
     Write,
     /// Write, where it already holds the lock to read.
     WriteAfterRead,
+}
+
+/// The state of a row that transactions of a later version have accessed before an older transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Meeting {
+    /// A transaction of the later version has written the row.
+    pub written: bool,
+    /// A transaction of the later version has read the row.
+    pub read: bool,
+    /// The older transaction is about to write the row; else to read it.
+    pub to_write: bool,
 }
 
 /// Why a lock was not to be had.

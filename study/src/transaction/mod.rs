@@ -54,11 +54,11 @@ mod store;
 #[expect(clippy::module_inception, reason = "the noun is the same")]
 mod transaction;
 
-pub use algorithm::{Meeting, VirtualAlgorithm};
+pub use algorithm::VirtualAlgorithm;
 pub use calc::{Calc, PartialCalc};
 pub use cpr::Cpr;
 pub use hourglass::VirtualHourglass;
-pub use locks::{Locks, Version};
+pub use locks::{Locks, Meeting, Version};
 pub use parts::Counts;
 pub use periods::{Period, Periods};
 pub use piggyback::VirtualPiggyback;

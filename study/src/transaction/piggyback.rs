@@ -9,9 +9,9 @@
 //! ```
 //!
 //! - Older transactions are restarted by the same rule as in vHG, and versions say the same.
-//! - The pass begins when they have ended, and is over before the next trigger. It brings across the rows that
-//!   were written in the period of the snapshot and have not been written again, each under its lock: so a
-//!   transaction waits for one row to be copied, not for the pass.
+//! - The pass begins when they have ended, and is over before the next trigger. It brings across the rows
+//!   that were written in the period of the snapshot and have not been written again, each under its lock: so
+//!   a transaction waits for one row to be copied, not for the pass.
 //! - A transaction never looks where a row is: the copy of the version in which it was last written has its
 //!   newest content, whether or not the pass has brought it across.
 //!
