@@ -34,8 +34,8 @@ use crate::algorithm::{Algorithm, Visit};
 use crate::copy_on_update::CopyOnUpdate;
 use crate::error::SnapshotError;
 use crate::shape::Shape;
-use crate::transaction::algorithm::{Meeting, VirtualAlgorithm};
-use crate::transaction::locks::{Locks, Version};
+use crate::transaction::algorithm::VirtualAlgorithm;
+use crate::transaction::locks::{Locks, Meeting, Version};
 use crate::transaction::periods::{Period, Periods};
 
 /// Keeps an old row when a transaction after the cut first writes over it. A snapshot shows all rows or, if
