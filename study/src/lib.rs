@@ -86,6 +86,7 @@
 //!   into Redis.
 //! - [`vls`]: a store of keyed records with many scans at once, each over a snapshot of its own.
 //! - [`mvcc`]: the same by version chains, which VLS is compared with; [`Records`] is what both can do.
+//! - `vtc`: a store of keyed records whose log is its own checkpoint, compacted by validity.
 
 mod algorithm;
 mod array;
@@ -115,6 +116,8 @@ mod shape;
 mod sync;
 pub mod transaction;
 pub mod vls;
+#[cfg(not(loom))]
+pub mod vtc;
 mod zigzag;
 
 pub use algorithm::{Algorithm, Visit};
