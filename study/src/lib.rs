@@ -78,7 +78,7 @@
 //! # Ok::<(), CheckpointError>(())
 //! ```
 //!
-//! Four more families, of types of their own:
+//! More families, of types of their own:
 //!
 //! - [`transaction`]: transactions of any number of threads, each of which may read and write any rows. CALC
 //!   and the virtual algorithms vHG and vPB take snapshots between transactions, and stop none.

@@ -29,6 +29,10 @@ named! {
         RedisRdb = "redis-rdb",
         /// The real one with an append-only file.
         RedisAof = "redis-aof",
+        /// A small store in this process with the thesis' positions, by file and ordinal.
+        Ordinals = "ordinals",
+        /// The same with positions that never move.
+        Lsns = "lsns",
     }
 }
 
@@ -77,7 +81,8 @@ impl Variant {
         let log = Traits { persistence: Persistence::Everysec, ..TARN };
         let vtc = Traits { ask: Some(Ask::Rewrite), compaction: "vtc", ..log };
         match self {
-            Variant::Off => TARN,
+            // The last two are no servers.
+            Variant::Off | Variant::Ordinals | Variant::Lsns => TARN,
             Variant::None => log,
             Variant::Vtc => vtc,
             Variant::VtcFast => Traits { directives: &[("log-compaction-bytes-per-second", "0")], ..vtc },
@@ -109,6 +114,8 @@ named! {
         Files = "files",
         /// Bytes written for each update, and the length of the log.
         Writes = "writes",
+        /// Positions that a compaction moves, beside positions that never move.
+        Positions = "positions",
     }
 }
 
@@ -195,6 +202,73 @@ pub struct Writes {
     pub log: Vec<(u32, u64, u64)>,
 }
 
+/// Requests of the writer for some time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// Seconds.
+    pub seconds: f64,
+    /// Requests a second.
+    pub rate: f64,
+    /// 999 of 1000 took no longer, in microseconds: of the closed loop from the start of the request, at the
+    /// fixed rate from when it was due.
+    pub p999_us: f64,
+    /// The longest.
+    pub max_us: f64,
+    /// Processor time of a request, in nanoseconds; of the closed loop. At the fixed rate the writer polls.
+    pub writer_ns: f64,
+    /// Seconds for which writes waited until blocks had been written to the files.
+    pub stalled_s: f64,
+}
+
+/// Compactions of all files, one after the other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// Seconds.
+    pub seconds: f64,
+    /// Processor time of the compactor, in seconds.
+    pub cpu_s: f64,
+    /// Bytes read from files.
+    pub read_bytes: u64,
+    /// Bytes written to files.
+    pub written_bytes: u64,
+    /// Records copied.
+    pub kept: u64,
+    /// Records dropped.
+    pub dropped: u64,
+    /// Entries that walks have met.
+    pub walked: u64,
+    /// Memory of the array of a walk, and of entries that waited for it, at most; in bytes.
+    pub job_bytes: u64,
+}
+
+/// Kinds of positions.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PositionFigures {
+    /// Rounds while nobody writes, of a log of which about half is obsolete.
+    pub alone: Vec<Round>,
+    /// The closed loop without a compaction.
+    pub closed: Vec<Stretch>,
+    /// The same during a round.
+    pub closed_during: Vec<Stretch>,
+    /// Those rounds.
+    pub closed_rounds: Vec<Round>,
+    /// The fixed rate without a compaction.
+    pub fixed: Vec<Stretch>,
+    /// The same during a round.
+    pub fixed_during: Vec<Stretch>,
+    /// Those rounds.
+    pub fixed_rounds: Vec<Round>,
+    /// Memory of the positions in all entries, in bytes.
+    pub position_bytes: u64,
+    /// Memory of the bitmaps before a round while nobody writes, at most, in bytes.
+    pub bitmap_bytes: u64,
+    /// Bytes of records that were appended.
+    pub appended_bytes: u64,
+    /// Seconds of a start from the files.
+    pub started_s: f64,
+}
+
 /// The results of a cell. Fields that do not concern its part stay empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -213,6 +287,8 @@ pub struct Figures {
     pub files: Files,
     /// Bytes written.
     pub writes: Writes,
+    /// Kinds of positions.
+    pub positions: PositionFigures,
 }
 
 impl Figures {

@@ -81,6 +81,8 @@ pub(super) fn measure(setting: &Setting, full: bool, trial: &mut Trial, cell: &C
         }
         Part::Files => Ok(Figures { files: files(setting, trial, cell, full)?, ..figures }),
         Part::Writes => Ok(Figures { writes: writes(setting, trial, cell)?, ..figures }),
+        // Of no server.
+        Part::Positions => Ok(figures),
     }
 }
 

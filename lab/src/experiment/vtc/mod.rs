@@ -15,6 +15,7 @@
 mod cell;
 mod measure;
 mod plan;
+mod positions;
 mod trial;
 
 use std::path::PathBuf;
@@ -63,7 +64,7 @@ pub struct Vtc {
 impl Experiment for Vtc {
     const NAME: &'static str = "vtc";
     const QUESTION: &'static str = "What does a log cost that is its own checkpoint, beside snapshots and a \
-        log that is rewritten? (parts: checkpoints, alone, latency, files, writes)";
+        log that is rewritten? (parts: checkpoints, alone, latency, files, writes, positions)";
     const FIGURES: &'static str = include_str!("../../../figures/vtc.toml");
     type Cell = Cell;
     type Figures = Figures;
@@ -76,6 +77,11 @@ impl Experiment for Vtc {
     }
 
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
+        if cell.part == Part::Positions {
+            let positions = positions::measure(&self.setting, &self.own.log_dirs, cell)?;
+            let figures = Figures { positions, ..Figures::default() };
+            return Ok(Some(Measured::here(cell.variant.name(), figures)));
+        }
         let mut trial = trial::start(&self.setting, &self.own, cell)?;
         let figures = measure::measure(&self.setting, self.own.full, &mut trial, cell)
             .map_err(|error| trial.reason(error))?;

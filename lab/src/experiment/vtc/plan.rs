@@ -50,6 +50,9 @@ pub(super) fn cells(setting: &Setting, own: &Options, variants: &[Variant]) -> V
             Part::Alone => sizes.iter().for_each(|&size| add(part, size, 100, KeyChoice::Uniform)),
             Part::Latency => add(part, largest, UPDATES_USUAL, KeyChoice::Zipfian),
             Part::Files => sizes.iter().for_each(|&size| add(part, size, UPDATES_USUAL, KeyChoice::Zipfian)),
+            Part::Positions => {
+                sizes.iter().for_each(|&size| add(part, size, UPDATES_USUAL, KeyChoice::Zipfian));
+            }
             Part::Writes => {
                 add(part, sizes[0], 100, KeyChoice::Zipfian);
                 add(part, sizes[0], 100, KeyChoice::Uniform);
@@ -61,7 +64,10 @@ pub(super) fn cells(setting: &Setting, own: &Options, variants: &[Variant]) -> V
 
 /// True if a part measures a variant at this share of updates.
 fn is_measured(part: Part, variant: Variant, update_percent: u32) -> bool {
+    let is_in_process = matches!(variant, Variant::Ordinals | Variant::Lsns);
     match part {
+        Part::Positions => is_in_process,
+        _ if is_in_process => false,
         // Without a checkpoint one share of updates says all; without a bound it is the same as with one.
         Part::Checkpoints => {
             update_percent == UPDATES_USUAL
