@@ -14,9 +14,11 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use arrayvec::ArrayString;
 use rand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::dialect::Dialect;
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt::{self, wait_for};
 use crate::process::{self, Memory, Pinned};
@@ -54,6 +56,16 @@ named! {
     }
 }
 
+impl Persistence {
+    /// The value of `appendfsync`, if there is a log.
+    fn fsync(self) -> Option<&'static str> {
+        (self != Persistence::None).then(|| self.name())
+    }
+}
+
+/// The name of a peer, which is a part of cells.
+pub type PeerName = ArrayString<32>;
+
 /// A server under study.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject {
@@ -61,6 +73,12 @@ pub struct Subject {
     pub name: String,
     /// The product.
     pub product: Product,
+    /// The name of a peer.
+    pub peer: Option<PeerName>,
+    /// The way in which it is started.
+    pub dialect: Dialect,
+    /// True if a child process takes its checkpoints, unless a directive says otherwise.
+    pub forks: bool,
     /// Its executable.
     pub binary: PathBuf,
     /// Arguments that come before those of a plan.
@@ -70,12 +88,25 @@ pub struct Subject {
 impl Subject {
     /// The server of a product.
     pub fn new(product: Product, binary: &Path) -> Subject {
-        Subject { name: product.name().to_owned(), product, binary: binary.to_owned(), arguments: Vec::new() }
+        Subject {
+            name: product.name().to_owned(),
+            product,
+            peer: None,
+            dialect: Dialect::Redis,
+            forks: product == Product::RedisServer,
+            binary: binary.to_owned(),
+            arguments: Vec::new(),
+        }
     }
 
     /// True if it is neither ours nor `redis-server`.
     pub fn is_peer(&self) -> bool {
-        self.name != self.product.name()
+        self.peer.is_some()
+    }
+
+    /// True if it can treat a write so.
+    pub fn has_log(&self, persistence: Persistence) -> bool {
+        self.dialect.has_log(persistence.fsync())
     }
 }
 
@@ -99,7 +130,7 @@ pub struct Plan {
     /// The port where it speaks PostgreSQL's protocol; 0: none, and it has no SQL. Only Tarn gets this
     /// directive.
     pub sql_port: u16,
-    /// More directives, each with its value.
+    /// More directives, each with its value, for a server that knows those of Redis.
     pub directives: Vec<(&'static str, String)>,
 }
 
@@ -121,6 +152,10 @@ impl Plan {
 
     /// The command line after the executable's name.
     fn arguments(&self, port: u16) -> Vec<String> {
+        if self.subject.dialect != Dialect::Redis {
+            let fsync = self.persistence.fsync();
+            return self.subject.dialect.arguments(port, &self.dir, self.threads, fsync);
+        }
         let mut words: Vec<String> = Vec::new();
         let mut push = |directive: &str, values: &[&str]| {
             words.push(format!("--{directive}"));
@@ -130,11 +165,11 @@ impl Plan {
         push("bind", &["127.0.0.1"]);
         push("dir", &[&self.dir.to_string_lossy()]);
         push("save", &[""]);
-        match self.persistence {
-            Persistence::None => push("appendonly", &["no"]),
-            mode => {
+        match self.persistence.fsync() {
+            None => push("appendonly", &["no"]),
+            Some(fsync) => {
                 push("appendonly", &["yes"]);
-                push("appendfsync", &[mode.name()]);
+                push("appendfsync", &[fsync]);
             }
         }
         match self.subject.product {
@@ -179,6 +214,10 @@ impl Plan {
     pub fn launch(&self) -> Result<Server> {
         let port = free_port()?;
         let path = self.output_path();
+        if let Some((name, text)) = self.subject.dialect.file(port, &self.dir, self.threads) {
+            let path = self.dir.join(name);
+            fs::write(&path, text).at(&path)?;
+        }
         let output = OpenOptions::new().create(true).append(true).open(&path).at(&path)?;
         let errors: File = output.try_clone().at(path)?;
         // The child inherits the cores of the thread that starts it, from its first instruction on.

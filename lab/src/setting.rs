@@ -1,18 +1,21 @@
 //! The setting of an experiment: which servers there are, on which cores and directories they run, how long
 //! and how large.
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tempfile::TempDir;
 
+use crate::dialect::Dialect;
 use crate::error::{IoContext, LabError, Result};
 use crate::load::{Group, Load, LoadResult, Mix, Pace, Until};
 use crate::machine;
+use crate::peers::peer;
 use crate::process::{self, Pinned, Preferred};
-use crate::server::{Persistence, Plan, Product, Server, Subject};
+use crate::server::{PeerName, Persistence, Plan, Product, Server, Subject};
+
+pub use crate::peers::on_path;
 
 /// Options that all experiments share.
 #[derive(Debug, Clone, clap::Args)]
@@ -36,9 +39,11 @@ pub struct Options {
     /// The executable of redis-server. By default the one on the PATH.
     #[arg(long, value_name = "FILE")]
     pub redis_server: Option<PathBuf>,
-    /// Compare with this server too: a program that takes the directives of redis-server, and arguments that
-    /// come before ours. NAME stands in tables, lines and pictures. May be given several times.
-    #[arg(long = "peer", value_name = "NAME=COMMAND")]
+    /// Compare with this server too: one that is known (redis-7, redis-8, valkey-8, valkey-9,
+    /// valkey-forkless, keydb, dragonfly, garnet, kvrocks), whose program is on the PATH or is named after
+    /// `=`; or any program that takes the directives of redis-server, and arguments that come before ours.
+    /// NAME stands in tables, lines and pictures. May be given several times.
+    #[arg(long = "peer", value_name = "NAME[=COMMAND]")]
     pub peers: Vec<String>,
     /// Shrink the number of keys and records by this factor, between 0 and 1.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
@@ -165,9 +170,14 @@ impl Setting {
         Duration::from_secs_f64(seconds.clamp(0.01, 86400.0))
     }
 
-    /// True if a product is among the servers.
+    /// True if the server of a product is there; a peer is none.
     pub fn has(&self, product: Product) -> bool {
-        self.servers.iter().any(|own| own.product == product)
+        self.servers.iter().any(|own| own.product == product && !own.is_peer())
+    }
+
+    /// The peers.
+    pub fn peers(&self) -> impl Iterator<Item = &Subject> {
+        self.servers.iter().filter(|own| own.is_peer())
     }
 
     /// A fresh directory.
@@ -184,7 +194,17 @@ impl Setting {
 
     /// A plan for the server of a product.
     pub fn plan(&self, product: Product, persistence: Persistence) -> Result<(Plan, TempDir)> {
-        self.plan_of(self.subject(product.name())?, persistence)
+        self.plan_for(product, None, persistence)
+    }
+
+    /// The same for a peer, if there is one.
+    pub fn plan_for(
+        &self,
+        product: Product,
+        peer: Option<PeerName>,
+        persistence: Persistence,
+    ) -> Result<(Plan, TempDir)> {
+        self.plan_of(self.subject(peer.as_ref().map_or(product.name(), PeerName::as_str))?, persistence)
     }
 
     /// A plan for a pinned server with one worker, and the fresh directory that it names.
@@ -202,7 +222,10 @@ impl Setting {
     pub fn keep_off_the_generator(&self, plan: &mut Plan) {
         let list = |cores: Vec<&usize>| cores.into_iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         let serving: Vec<_> = plan.cores.iter().filter(|&core| !self.load_cores.contains(core)).collect();
-        if !serving.is_empty() {
+        if !serving.is_empty() && plan.subject.dialect != Dialect::Redis {
+            // It cannot tell its threads apart.
+            plan.cores = serving.into_iter().copied().collect();
+        } else if !serving.is_empty() {
             let (serving, all) = (list(serving), list(plan.cores.iter().collect()));
             plan.directives.extend([("server_cpulist", serving), ("bgsave_cpulist", all)]);
         }
@@ -298,30 +321,6 @@ fn find_servers(options: &Options) -> Result<Vec<Subject>> {
     Ok(servers)
 }
 
-/// The peer that `NAME=COMMAND` describes. Spaces part the words of a command.
-fn peer(text: &str) -> Result<Subject> {
-    let refused = |why: String| LabError::Arguments(format!("--peer {text}: {why}"));
-    let (name, command) =
-        text.split_once('=').ok_or_else(|| refused("NAME=COMMAND is expected".to_owned()))?;
-    if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-        return Err(refused("a name has letters, digits and -".to_owned()));
-    }
-    if Product::ALL.iter().any(|product| product.name() == name) {
-        return Err(refused(format!("the name {name} is taken")));
-    }
-    let mut words = command.split_whitespace().map(str::to_owned);
-    let program = words.next().ok_or_else(|| refused("a command is expected".to_owned()))?;
-    // A name with a slash is a path, of which the PATH says nothing.
-    let is_path = program.contains('/');
-    let found = if is_path { Some(program.clone().into()) } else { on_path(&program) };
-    let binary = found.filter(|path: &PathBuf| path.is_file());
-    let binary = binary.ok_or_else(|| match is_path {
-        true => refused(format!("there is no file {program}")),
-        false => refused(format!("{program} is not on the PATH")),
-    })?;
-    Ok(Subject { name: name.to_owned(), product: Product::RedisServer, binary, arguments: words.collect() })
-}
-
 /// A program in the directory of this one.
 pub fn program_beside(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe().doing(|| "find the directory of this program".to_owned())?;
@@ -333,43 +332,4 @@ pub fn program_beside(name: &str) -> Result<PathBuf> {
     Err(LabError::Arguments(format!(
         "{missing} is missing: build it with cargo build --release, or use --{name}"
     )))
-}
-
-/// An executable on the PATH.
-pub fn on_path(name: impl AsRef<OsStr>) -> Option<PathBuf> {
-    let paths = std::env::var_os("PATH")?;
-    std::env::split_paths(&paths).map(|dir| dir.join(Path::new(name.as_ref()))).find(|path| path.is_file())
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn a_peer_is_a_name_a_program_and_its_arguments() {
-        let found = peer("valkey-9=/bin/sh --io-threads  1").unwrap();
-        assert_eq!((found.name.as_str(), found.product), ("valkey-9", Product::RedisServer));
-        assert_eq!(found.arguments, ["--io-threads", "1"]);
-        assert!(found.is_peer() && found.binary == Path::new("/bin/sh"));
-        assert!(peer("b=sh").unwrap().binary.is_absolute());
-    }
-
-    #[test]
-    fn a_peer_that_cannot_be_is_refused_with_the_reason() {
-        for (text, why) in [
-            ("valkey", "NAME=COMMAND is expected"),
-            ("=sh", "a name has letters, digits and -"),
-            ("a b=sh", "a name has letters, digits and -"),
-            ("tarn=sh", "the name tarn is taken"),
-            ("redis-server=sh", "the name redis-server is taken"),
-            ("a= ", "a command is expected"),
-            ("a=no-such-program-anywhere", "no-such-program-anywhere is not on the PATH"),
-            ("a=/no/such/file", "there is no file /no/such/file"),
-            ("a=/", "there is no file /"),
-        ] {
-            let error = peer(text).unwrap_err().to_string();
-            assert_eq!(error, format!("--peer {text}: {why}"));
-        }
-    }
 }

@@ -24,14 +24,22 @@ fn runs(experiment: &str, more: &[&str]) -> Vec<Value> {
         println!("there is no server to try: neither redis-server on the PATH nor TARN_BINARY");
         return Vec::new();
     }
-    let dir = tempfile::tempdir().unwrap();
-    let json = dir.path().join("runs.json");
-    let mut words = vec!["tarn-lab", "run", experiment, "--quick", "--scale", "0.2", "--seed", "7"];
-    let (dir_text, json_text, servers) = (text(dir.path()), text(&json), servers.join(","));
-    words.extend(["--dir", &dir_text, "--json", &json_text, "--servers", &servers]);
+    let servers = servers.join(",");
+    let mut words = vec!["--servers", &servers];
     if let Some(tarn) = &tarn {
         words.extend(["--tarn", tarn]);
     }
+    words.extend(more);
+    runs_of(experiment, &words)
+}
+
+/// The same with all of its own options.
+fn runs_of(experiment: &str, more: &[&str]) -> Vec<Value> {
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("runs.json");
+    let mut words = vec!["tarn-lab", "run", experiment, "--quick", "--scale", "0.2", "--seed", "7"];
+    let (dir_text, json_text) = (text(dir.path()), text(&json));
+    words.extend(["--dir", &dir_text, "--json", &json_text]);
     words.extend(more);
     let conclusion = tarn_lab::execute(LabCli::parse_from(words)).unwrap();
     assert!(matches!(conclusion, Conclusion { broken: 0, .. }), "{conclusion:?}");
@@ -40,7 +48,7 @@ fn runs(experiment: &str, more: &[&str]) -> Vec<Value> {
     let leftovers: Vec<_> = std::fs::read_dir(dir.path())
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| *path != json)
+        .filter(|path| *path != json && *path != json.with_extension("csv"))
         .collect();
     assert!(leftovers.is_empty(), "{leftovers:?}");
     assert!(runs.iter().all(|run| run["seed"] == 7 && run["experiment"] == experiment));
@@ -100,10 +108,33 @@ fn peers_that_cannot_be_are_refused() {
     assert_eq!(twice, "--peer a=sh: a is there twice");
     assert_eq!(
         run(&["--peer", "a=no-such-program"]),
-        "--peer a=no-such-program: no-such-program is not on the PATH"
+        "--peer a=no-such-program: no-such-program is not on the PATH; --peer a=/the/path/of/it says where \
+         it is"
     );
-    let fixed = error_of(&["run", "store", "--quick", "--peer", "a=sh"]);
-    assert_eq!(fixed, "store compares variants of its own: it has no --peer");
+    let fixed = error_of(&["run", "vls", "--quick", "--peer", "a=sh"]);
+    assert_eq!(fixed, "vls compares variants of its own: it has no --peer");
+}
+
+#[test]
+fn the_experiments_with_variants_measure_a_peer_beside_the_real_one() {
+    let Some(redis) = on_path("redis-server") else {
+        println!("there is no redis-server on the PATH");
+        return;
+    };
+    let peer = format!("other={} --io-threads 1", redis.display());
+    let of = |experiment: &str, more: &[&str]| {
+        let own = ["--seconds", "0.05", "--repeats", "1", "--servers", "redis-server", "--peer", &peer];
+        let runs = runs_of(experiment, &[&own[..], more].concat());
+        let mut names: Vec<_> = runs.iter().map(|run| run["server"].as_str().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(of("store", &["--only", "time", "--sizes", "1"]), ["other", "redis-server"]);
+    let vtc = of("vtc", &["--only", "files", "--variants", "redis-rdb,redis-aof"]);
+    assert_eq!(vtc, ["other-aof", "other-rdb", "redis-aof", "redis-rdb"]);
+    let recovery = ["--only", "recovery", "--memory", "ample", "--models", "snapshot"];
+    assert_eq!(of("persistence", &recovery), ["other", "redis-server"]);
+    assert_eq!(of("stalls", &["--only", "checkpoint", "--rate", "2000"]), ["other", "redis-server"]);
 }
 
 #[test]

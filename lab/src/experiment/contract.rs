@@ -45,6 +45,11 @@ pub trait Cell: Display + Clone + PartialEq + Serialize + DeserializeOwned {
     fn is_quick(&self) -> bool {
         false
     }
+
+    /// True if it measures a peer, which may not know all that is asked of it: the cell is left out then.
+    fn is_of_peer(&self) -> bool {
+        false
+    }
 }
 
 /// A cell whose name says all.
@@ -224,7 +229,10 @@ pub fn run<E: Experiment>(
             });
         } else {
             match experiment.measure(cell, report) {
-                Err(error @ LabError::Ended { .. }) => {
+                Err(error)
+                    if matches!(error, LabError::Ended { .. })
+                        || (cell.is_of_peer() && !interrupt::asked()) =>
+                {
                     bar.suspend(|| eprintln!("left out, as {error}: {cell}"));
                 }
                 measured => tell::<E>(path, cell, measured?, report)?,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::Stretch;
 use crate::report::thousands;
 use crate::resources::Usage;
-use crate::server::{Persistence, Product};
+use crate::server::{PeerName, Persistence, Product};
 use crate::ycsb;
 
 named! {
@@ -70,6 +70,9 @@ pub struct Cell {
     pub part: Part,
     /// Whose server: `tarn` or not.
     pub is_tarn: bool,
+    /// The peer, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<PeerName>,
     /// The model of persistence.
     pub model: Model,
     /// True if its log is rewritten or compacted.
@@ -90,6 +93,11 @@ impl Cell {
     /// The server.
     pub const fn product(&self) -> Product {
         if self.is_tarn { Product::Tarn } else { Product::RedisServer }
+    }
+
+    /// Its name.
+    pub fn server(&self) -> &str {
+        self.peer.as_ref().map_or(self.product().name(), PeerName::as_str)
     }
 
     /// Bytes of the raw data.
@@ -127,6 +135,10 @@ impl crate::experiment::Cell for Cell {
         self.quick
     }
 
+    fn is_of_peer(&self) -> bool {
+        self.peer.is_some()
+    }
+
     fn need_bytes(&self) -> u64 {
         // A child may have all of it twice.
         let once = ycsb::need_bytes(self.records);
@@ -136,7 +148,7 @@ impl crate::experiment::Cell for Cell {
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (part, server, model) = (self.part.name(), self.product().name(), self.model_name());
+        let (part, server, model) = (self.part.name(), self.server(), self.model_name());
         let (records, memory) = (thousands(self.records as f64), self.memory.name());
         write!(f, "{part}: {server}, {model}, {records} records, {memory} memory")?;
         if self.part == Part::Load {

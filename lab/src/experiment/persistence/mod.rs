@@ -69,6 +69,7 @@ impl Experiment for Persistence {
     const QUESTION: &'static str = "What does each model of persistence cost, and how long does a start take \
         from what it left? (parts: load, recovery)";
     const FIGURES: &'static str = include_str!("../../../figures/persistence.toml");
+    const HAS_PEERS: bool = true;
     type Cell = Cell;
     type Figures = Figures;
 
@@ -90,7 +91,7 @@ impl Experiment for Persistence {
         let limit = cell.limit_bytes().map(MemoryLimit::make).transpose().map_err(LabError::Arguments)?;
         let mut trial = trial::start(&self.setting, cell, limit)?;
         let figures = measure::measure(&self.setting, &self.times, &mut trial, cell)?;
-        let server = cell.product().name().to_owned();
+        let server = cell.server().to_owned();
         Ok(Some(Measured { server, version: trial.version, figures }))
     }
 
@@ -99,7 +100,7 @@ impl Experiment for Persistence {
             stolen,process_user,process_system,process_iowait,machine_used,machine_swapped,\
             machine_faults_per_s,resident,swapped,faults_per_s,written,cores_busy";
         let Cell { part, model, shortens, threads, records, memory, .. } = cell;
-        let (part, server, model, memory) = (part.name(), cell.product().name(), model.name(), memory.name());
+        let (part, server, model, memory) = (part.name(), cell.server(), model.name(), memory.name());
         let cell = format!("{part},{server},{model},{shortens},{threads},{records},{memory}");
         let rows = figures.usage.iter().map(|usage| {
             let at = usage.ms as f32 / 1e3;

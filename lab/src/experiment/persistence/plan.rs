@@ -2,7 +2,7 @@
 
 use super::Options;
 use super::cell::{Cell, Memory, Model, Part};
-use crate::server::Product;
+use crate::server::{Product, Subject};
 use crate::setting::{Setting, is_asked};
 use crate::ycsb::Requests;
 
@@ -28,13 +28,17 @@ pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
     let mut add = |cell: Cell| {
         let Cell { part, model, memory, .. } = &cell;
         if is_asked(&own.only, part) && is_asked(&own.models, model) && is_asked(&own.memory, memory) {
-            let servers = setting.servers.iter();
-            cells.extend(servers.map(|own| Cell { is_tarn: own.product == Product::Tarn, ..cell }));
+            let can = |own: &&Subject| {
+                own.has_log(model.persistence()) && (!cell.shortens || own.dialect.rewrites())
+            };
+            let of = |own: &Subject| Cell { is_tarn: own.product == Product::Tarn, peer: own.peer, ..cell };
+            cells.extend(setting.servers.iter().filter(can).map(of));
         }
     };
     let base = Cell {
         part: Part::Load,
         is_tarn: true,
+        peer: None,
         model: Model::NoSave,
         shortens: false,
         threads: THREADS[1],

@@ -36,7 +36,7 @@ fn of_cell(cell: &Cell, figures: &Figures) -> Row {
         false => "without a log no value can be left out of memory",
     };
     let more = json!({
-        "server": cell.product().name(),
+        "server": cell.server(),
         "model_name": cell.model_name(),
         "file_name": cell.file_name(),
         "weight": if short { "heavy" } else { "light" },
@@ -71,7 +71,8 @@ fn models(records: u64, quick: bool) -> Vec<Row> {
     let words = |is_tarn: bool, model: Model, shortens: bool| {
         let (part, memory) = (Part::Load, Memory::Ample);
         let ycsb = Requests::WholeRecords;
-        let cell = Cell { part, is_tarn, model, shortens, threads: 1, records, memory, ycsb, quick };
+        let cell =
+            Cell { part, is_tarn, peer: None, model, shortens, threads: 1, records, memory, ycsb, quick };
         let mut words = match model {
             Model::Snapshot => vec![format!("save {}", save_rule(records))],
             _ => vec!["save \"\"".to_owned()],

@@ -43,7 +43,7 @@ pub(super) fn directives(cell: &Cell) -> Vec<(&'static str, String)> {
 
 /// Starts a server as its model says; in the part `load` under its limit of memory from the beginning.
 pub(super) fn start(setting: &Setting, cell: &Cell, limit: Option<MemoryLimit>) -> Result<Trial> {
-    let (mut plan, dir) = setting.plan(cell.product(), cell.model.persistence())?;
+    let (mut plan, dir) = setting.plan_for(cell.product(), cell.peer, cell.model.persistence())?;
     plan.directives = directives(cell);
     // The directives say themselves how the log is made shorter.
     plan.compacts = true;
@@ -55,7 +55,7 @@ pub(super) fn start(setting: &Setting, cell: &Cell, limit: Option<MemoryLimit>) 
         plan.directives.push(("rdbcompression", "no".to_owned()));
     }
     let ask = if cell.model.logs() { Ask::Rewrite } else { Ask::Save };
-    let mut trial = Trial::start(&plan, vec![dir], Some(ask), !cell.is_tarn)?;
+    let mut trial = Trial::start(&plan, vec![dir], Some(ask), plan.subject.forks)?;
     if let Some(limit) = limit.as_ref().filter(|_| cell.part == Part::Load) {
         limit.admit(trial.server.pid())?;
     }

@@ -177,7 +177,7 @@ impl Experiment for Stalls {
             // One server after the other, so that each is filled once.
             for subject in &setting.servers {
                 let works = Work::ALL.into_iter();
-                for work in works.filter(|work| is_asked(&own.only, work) && work.is_of(subject.product)) {
+                for work in works.filter(|work| is_asked(&own.only, work) && work.is_of(subject)) {
                     let elements = work.giant().map_or(0, |giant| setting.scaled(giant.elements()));
                     let server = subject.name.clone();
                     let ycsb = ycsb::Requests::WholeRecords;

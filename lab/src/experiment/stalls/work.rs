@@ -1,7 +1,7 @@
 //! The work that is done beside the load.
 
 use super::giants::Giant;
-use crate::server::Product;
+use crate::server::{Product, Subject};
 
 named! {
     /// The work that a server does beside the load.
@@ -47,9 +47,12 @@ named! {
 
 impl Work {
     /// True if a server can do it.
-    pub(super) fn is_of(self, product: Product) -> bool {
-        let ours = matches!(self, Work::Backup | Work::Index | Work::Scan | Work::Scans);
-        !ours || product == Product::Tarn
+    pub(super) fn is_of(self, server: &Subject) -> bool {
+        match self {
+            Work::Backup | Work::Index | Work::Scan | Work::Scans => server.product == Product::Tarn,
+            Work::Compaction => server.dialect.rewrites(),
+            _ => true,
+        }
     }
 
     /// The part of the report: work on all data, or a command on a collection.

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::Course;
-use crate::server::Product;
+use crate::server::{PeerName, Product};
 use crate::ycsb;
 
 named! {
@@ -46,6 +46,9 @@ impl Variant {
         matches!(self, Variant::TarnFork | Variant::RedisServer)
     }
 }
+
+/// A variant, and the peer that stands in its place.
+pub(super) type Who = (Variant, Option<PeerName>);
 
 named! {
     /// The pace of a checkpoint.
@@ -143,8 +146,11 @@ impl fmt::Display for Data {
 pub struct Cell {
     /// The part.
     pub part: Part,
-    /// Whose checkpoint.
+    /// Whose checkpoint; of a peer, which stands in the place of the real one, `RedisServer`.
     pub variant: Variant,
+    /// The peer, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<PeerName>,
     /// The pace of the checkpoints.
     pub pace: Pace,
     /// The content of the store.
@@ -157,6 +163,18 @@ pub struct Cell {
     pub quick: bool,
 }
 
+impl Cell {
+    /// The name of the variant or of the peer.
+    pub fn name(&self) -> &str {
+        self.peer.as_ref().map_or(self.variant.name(), PeerName::as_str)
+    }
+
+    /// The server: cells of the same one and of the same data are measured on one process.
+    pub fn who(&self) -> Who {
+        (self.variant, self.peer)
+    }
+}
+
 impl crate::experiment::Cell for Cell {
     fn need_bytes(&self) -> u64 {
         // All of the data may be in memory twice, or half of it.
@@ -167,11 +185,15 @@ impl crate::experiment::Cell for Cell {
     fn is_quick(&self) -> bool {
         self.quick
     }
+
+    fn is_of_peer(&self) -> bool {
+        self.peer.is_some()
+    }
 }
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.part.name(), self.variant.name())?;
+        write!(f, "{}: {}", self.part.name(), self.name())?;
         if !self.variant.forks() {
             write!(f, " {}", self.pace.name())?;
         }

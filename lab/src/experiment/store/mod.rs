@@ -17,13 +17,14 @@ mod requests;
 mod rows;
 mod trial;
 
-use self::cell::{Cell, Data, Figures, Kind, Part, Variant};
+use self::cell::{Cell, Data, Figures, Kind, Part, Variant, Who};
 use self::trial::Filled;
 use super::contract::{Cell as _, Experiment, LineOf, Measured, ResultsOf, SPARE_BYTES, Wanted};
 use crate::error::Result;
 use crate::page::{Facts, Row};
 use crate::process;
 use crate::report::Report;
+use crate::server::Persistence;
 use crate::setting::{Setting, is_asked};
 
 /// The experiment's own options.
@@ -66,15 +67,22 @@ impl Store {
         Store { setting, own, trials: Vec::new() }
     }
 
-    /// The variants that are asked for and there.
-    fn variants(&self) -> Result<Vec<Variant>> {
+    /// The variants that are asked for and there, and the peers.
+    fn variants(&self) -> Result<Vec<Who>> {
         let Store { setting, own, .. } = self;
         let is_there = |variant: &Variant| is_asked(&own.variants, variant) && setting.has(variant.product());
         let mut variants = Vec::new();
         for variant in Variant::ALL.into_iter().filter(is_there) {
             match trial::refusal(setting, variant)? {
-                None => variants.push(variant),
+                None => variants.push((variant, None)),
                 Some(words) => eprintln!("{} is not available here: {words}", variant.name()),
+            }
+        }
+        for own in setting.peers() {
+            let (plan, _dir) = setting.plan_of(own, Persistence::None)?;
+            match plan.start() {
+                Ok(_) => variants.push((Variant::RedisServer, own.peer)),
+                Err(error) => eprintln!("{} is not available here: {error}", own.name),
             }
         }
         Ok(variants)
@@ -86,6 +94,7 @@ impl Experiment for Store {
     const QUESTION: &'static str = "What does a checkpoint of the store cost those who use it meanwhile? \
         (parts: saturated, latency, figures, overwrite, time, giants)";
     const FIGURES: &'static str = include_str!("../../../figures/store.toml");
+    const HAS_PEERS: bool = true;
     type Cell = Cell;
     type Figures = Figures;
 
@@ -99,7 +108,12 @@ impl Experiment for Store {
         let figure_15 = plan::figure_15(setting, &sizes);
         let cells =
             all.flat_map(|data| plan::cells(setting, data, figure_15 == Some(data), &variants, &parts));
-        Ok(cells.collect())
+        let applies = |cell: &Cell| {
+            let peer = setting.peers().find(|own| own.peer == cell.peer);
+            // What it has in memory is a cache.
+            cell.part != Part::Overwrite || peer.is_none_or(|own| own.dialect.is_in_memory())
+        };
+        Ok(cells.filter(applies).collect())
     }
 
     /// Where the servers of some data do not fit into memory together, one variant comes after the other, so
@@ -107,7 +121,7 @@ impl Experiment for Store {
     fn prepare(&mut self, todo: &mut Vec<Cell>, _: &mut Report) -> Result<()> {
         for cells in todo.chunk_by_mut(|a, b| a.data == b.data) {
             if !fit_together(cells)? {
-                cells.sort_by_key(|cell| cell.variant);
+                cells.sort_by_key(Cell::who);
             }
         }
         Ok(())
@@ -116,7 +130,7 @@ impl Experiment for Store {
     /// Ends servers that were used long ago, until there is room. That of the cell comes to the end.
     fn make_room(&mut self, cell: &Cell) -> Result<u64> {
         self.trials.retain(|trial| trial.data == cell.data);
-        let own = self.trials.iter().position(|trial| trial.variant == cell.variant);
+        let own = self.trials.iter().position(|trial| trial.who == cell.who());
         let own = own.map(|place| self.trials.remove(place));
         let base = if own.is_some() { cell.data.need_bytes() } else { 0 };
         let need = cell.need_bytes() - base;
@@ -128,13 +142,13 @@ impl Experiment for Store {
     }
 
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
-        if self.trials.last().is_none_or(|trial| trial.variant != cell.variant) {
-            self.trials.push(Filled::start(&self.setting, cell.variant, cell.data)?);
+        if self.trials.last().is_none_or(|trial| trial.who != cell.who()) {
+            self.trials.push(Filled::start(&self.setting, cell.who(), cell.data)?);
         }
         let own = self.trials.last_mut().expect("it was started");
         match measure::measure(&self.setting, &self.own, own, cell) {
             Ok(figures) => {
-                let (server, version) = (cell.variant.name().to_owned(), own.trial.version.clone());
+                let (server, version) = (cell.name().to_owned(), own.trial.version.clone());
                 Ok(Some(Measured { server, version, figures }))
             }
             Err(error) => {
@@ -147,8 +161,8 @@ impl Experiment for Store {
 
     fn series(cell: &Cell, figures: &Figures) -> Option<(&'static str, Vec<String>)> {
         let heads = "part,variant,pace,data,count,update_percent,ms,requests,latency_us_max,late_us_max";
-        let Cell { part, variant, pace, data: Data { kind, count }, update_percent, .. } = cell;
-        let (part, variant, pace) = (part.name(), variant.name(), pace.name());
+        let Cell { part, pace, data: Data { kind, count }, update_percent, .. } = cell;
+        let (part, variant, pace) = (part.name(), cell.name(), pace.name());
         let kind = kind.name();
         let cell = format!("{part},{variant},{pace},{kind},{count},{update_percent}");
         let row = |(ms, requests, latency, late): &(u32, u32, f32, f32)| {
@@ -168,7 +182,7 @@ impl Experiment for Store {
 
 /// True if the servers of all cells fit into memory at the same time, while one of them takes a checkpoint.
 fn fit_together(cells: &[Cell]) -> Result<bool> {
-    let mut variants: Vec<Variant> = cells.iter().map(|cell| cell.variant).collect();
+    let mut variants: Vec<Who> = cells.iter().map(Cell::who).collect();
     variants.sort();
     variants.dedup();
     let base = cells.iter().map(|cell| cell.data.need_bytes()).max().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The cells of the experiment.
 
 use super::Options;
-use super::cell::{Cell, Data, Kind, Pace, Part, Variant};
+use super::cell::{Cell, Data, Kind, Pace, Part, Variant, Who};
 use crate::setting::Setting;
 use crate::ycsb::Requests;
 
@@ -72,13 +72,13 @@ pub(super) fn cells(
     setting: &Setting,
     data: Data,
     has_figure_15: bool,
-    variants: &[Variant],
+    variants: &[Who],
     parts: &[Part],
 ) -> Vec<Cell> {
     let mut cells = Vec::new();
     let of_this = |part: &&Part| (**part == Part::Giants) == (data.kind != Kind::Records);
     for &part in parts.iter().filter(of_this) {
-        for &variant in variants {
+        for &(variant, peer) in variants {
             // Of a store without changes, an incremental checkpoint has nothing to write.
             if part == Part::Time && variant == Variant::TarnIncremental {
                 continue;
@@ -91,7 +91,7 @@ pub(super) fn cells(
                     Part::Saturated | Part::Latency => UPDATES,
                 };
                 let (ycsb, quick) = (Requests::WholeRecords, setting.options.quick);
-                let cell = Cell { part, variant, pace, data, update_percent, ycsb, quick };
+                let cell = Cell { part, variant, peer, pace, data, update_percent, ycsb, quick };
                 cells.push(cell);
                 if part == Part::Figures && has_figure_15 && (variant.forks() || pace == Pace::Quiet) {
                     let beyond = PAPER_UPDATES_BEYOND.iter();

@@ -3,12 +3,13 @@
 use serde_json::json;
 
 use super::Store;
-use super::cell::{Cell, Data, Figures, Kind, Pace, Part, Variant};
+use super::cell::{Cell, Data, Figures, Kind, Pace, Part, Variant, Who};
 use super::plan::PAPER_UPDATES;
 use crate::checkpoint::stretch_rows;
 use crate::experiment::{LineOf, ResultsOf, row, scale_fact};
 use crate::page::{Facts, Row, with};
 use crate::report::median;
+use crate::server::PeerName;
 
 /// A row for each cell, its stretches where latency is measured, and a row for the cuts of each variant and
 /// size.
@@ -16,32 +17,34 @@ pub(super) fn of(results: &ResultsOf<Store>, quick: bool) -> Vec<Row> {
     let cells = results.of(|cell| cell.quick == quick);
     let mut rows: Vec<Row> =
         cells.iter().flat_map(|(cell, figures)| of_cell(results, cell, figures)).collect();
-    let mut cuts: Vec<(Variant, Data, Vec<f64>)> = Vec::new();
+    let mut cuts: Vec<(Who, Data, Vec<f64>)> = Vec::new();
     for (cell, figures) in cells.iter().filter(|(cell, _)| cell.data.kind == Kind::Records) {
         let own = figures.course.taken.iter().filter_map(|taken| taken.cut_us);
-        match cuts.iter_mut().find(|(variant, data, _)| (*variant, *data) == (cell.variant, cell.data)) {
+        match cuts.iter_mut().find(|(who, data, _)| (*who, *data) == (cell.who(), cell.data)) {
             Some((.., all)) => all.extend(own),
-            None => cuts.push((cell.variant, cell.data, own.collect())),
+            None => cuts.push((cell.who(), cell.data, own.collect())),
         }
     }
-    cuts.sort_by_key(|(variant, data, _)| (*variant, data.count));
-    rows.extend(cuts.into_iter().filter(|(.., cuts)| !cuts.is_empty()).map(|(variant, data, cuts)| {
-        let name = variant.name();
-        let row = json!({
-            "part": "cuts", "variant": name, "label": name, "data": data, "what": data.to_string(),
-            "cuts": cuts,
-        });
-        with(Row::new(), row)
-    }));
+    cuts.sort_by_key(|(who, data, _)| (*who, data.count));
+    rows.extend(cuts.into_iter().filter(|(.., cuts)| !cuts.is_empty()).map(
+        |((variant, peer), data, cuts)| {
+            let name = peer.as_ref().map_or(variant.name(), PeerName::as_str);
+            let row = json!({
+                "part": "cuts", "variant": name, "label": name, "data": data, "what": data.to_string(),
+                "cuts": cuts,
+            });
+            with(Row::new(), row)
+        },
+    ));
     rows
 }
 
 fn of_cell(results: &ResultsOf<Store>, cell: &Cell, figures: &Figures) -> Vec<Row> {
-    let name = cell.variant.name();
+    let name = cell.name();
     let label = if cell.variant.forks() { name.to_owned() } else { format!("{name} {}", cell.pace.name()) };
     // Figure 17 compares with fork, which is not there on every machine.
     let dump = |variant| {
-        let other = results.find(&Cell { variant, pace: Pace::Fast, ..*cell })?;
+        let other = results.find(&Cell { variant, peer: None, pace: Pace::Fast, ..*cell })?;
         (!other.course.taken.is_empty()).then(|| median(other.course.taken.iter().map(|taken| taken.seconds)))
     };
     let whose =
@@ -55,6 +58,7 @@ fn of_cell(results: &ResultsOf<Store>, cell: &Cell, figures: &Figures) -> Vec<Ro
         "who": format!("{label}, {}", cell.data),
         "label": label,
         "what": cell.data.to_string(),
+        "variant": name,
         "extra": figures.course.peak.most.saturating_sub(figures.course.peak.before),
         "fork_s": whose.and_then(dump),
         "whose": whose.map(Variant::name),

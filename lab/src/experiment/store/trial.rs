@@ -1,6 +1,6 @@
 //! A server on trial, with its data.
 
-use super::cell::{Data, Kind, Pace, Variant};
+use super::cell::{Data, Kind, Pace, Variant, Who};
 use super::requests;
 use crate::checkpoint::{Ask, Trial};
 use crate::error::Result;
@@ -11,7 +11,7 @@ use crate::setting::{Setting, fill_silently};
 #[derive(Debug)]
 pub(super) struct Filled {
     /// Whose checkpoints.
-    pub variant: Variant,
+    pub who: Who,
     /// The content of the store.
     pub data: Data,
     /// The server.
@@ -29,26 +29,28 @@ pub(super) fn refusal(setting: &Setting, variant: Variant) -> Result<Option<Stri
 
 impl Filled {
     /// Starts a server and fills it.
-    pub(super) fn start(setting: &Setting, variant: Variant, data: Data) -> Result<Filled> {
-        let (mut plan, dir) = setting.plan(variant.product(), Persistence::None)?;
+    pub(super) fn start(setting: &Setting, who: Who, data: Data) -> Result<Filled> {
+        let (variant, peer) = who;
+        let (mut plan, dir) = setting.plan_for(variant.product(), peer, Persistence::None)?;
         plan.directives = match variant.checkpoint_mode() {
             Some(mode) => vec![("checkpoint-mode", mode.to_owned())],
             // Ours does not compress either: the same bytes for all.
             None => vec![("rdbcompression", "no".to_owned())],
         };
         setting.keep_off_the_generator(&mut plan);
-        let mut trial = Trial::start(&plan, vec![dir], Some(Ask::Save), variant.forks())?;
+        let forks = variant.forks() && (peer.is_none() || plan.subject.forks);
+        let mut trial = Trial::start(&plan, vec![dir], Some(Ask::Save), forks)?;
         trial.cut = Some(match variant.forks() {
             true => ("stats", "latest_fork_usec"),
             false => ("persistence", "checkpoint_last_cut_usec"),
         });
         fill(&trial.server, data, setting.seed)?;
-        Ok(Filled { variant, data, trial })
+        Ok(Filled { who, data, trial })
     }
 
     /// Sets how hard checkpoints work.
     pub(super) fn set_pace(&self, pace: Pace) -> Result<()> {
-        if self.variant.product() == Product::Tarn {
+        if self.who.0.product() == Product::Tarn {
             self.trial.server.client()?.call(&["CONFIG", "SET", "checkpoint-pace", pace.name()])?;
         }
         Ok(())

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::{Ask, Course, Taken};
 use crate::load::KeyChoice;
 use crate::report::thousands;
-use crate::server::{Persistence, Product};
+use crate::server::{PeerName, Persistence, Product};
 use crate::ycsb;
 
 named! {
@@ -124,8 +124,11 @@ named! {
 pub struct Cell {
     /// The part.
     pub part: Part,
-    /// Whose checkpoint.
+    /// Whose checkpoint; of a peer, which stands in the place of the real one, one of `Redis…`.
     pub variant: Variant,
+    /// The peer, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<PeerName>,
     /// Records in the store.
     pub records: u64,
     /// Updates among the requests.
@@ -139,6 +142,15 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// The name of the variant, which begins with that of the peer if it is one.
+    pub fn name(&self) -> String {
+        match (self.peer, self.variant) {
+            (None, variant) => variant.name().to_owned(),
+            (Some(peer), Variant::RedisAof) => format!("{peer}-aof"),
+            (Some(peer), _) => format!("{peer}-rdb"),
+        }
+    }
+
     /// Bytes of the values.
     pub const fn value_bytes(&self) -> u64 {
         self.records * ycsb::VALUE_BYTES
@@ -150,6 +162,10 @@ impl crate::experiment::Cell for Cell {
         self.quick
     }
 
+    fn is_of_peer(&self) -> bool {
+        self.peer.is_some()
+    }
+
     fn need_bytes(&self) -> u64 {
         // A child may have all of it twice.
         let once = ycsb::need_bytes(self.records);
@@ -159,8 +175,8 @@ impl crate::experiment::Cell for Cell {
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cell { part, variant, records, update_percent, access, .. } = self;
-        let (part, variant, records) = (part.name(), variant.name(), thousands(*records as f64));
+        let Cell { part, records, update_percent, access, .. } = self;
+        let (part, variant, records) = (part.name(), self.name(), thousands(*records as f64));
         write!(f, "{part}: {variant}, {records} records, {update_percent} % updates, {}", access.name())
     }
 }

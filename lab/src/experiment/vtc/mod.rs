@@ -28,7 +28,7 @@ use crate::checkpoint::stretch_rows;
 use crate::error::Result;
 use crate::page::{Facts, Row, with};
 use crate::report::Report;
-use crate::setting::{Setting, is_asked};
+use crate::setting::Setting;
 
 /// Records of the thesis's largest store.
 const RECORDS_MOST: f64 = 12e6;
@@ -66,14 +66,13 @@ impl Experiment for Vtc {
     const QUESTION: &'static str = "What does a log cost that is its own checkpoint, beside snapshots and a \
         log that is rewritten? (parts: checkpoints, alone, latency, files, writes, positions)";
     const FIGURES: &'static str = include_str!("../../../figures/vtc.toml");
+    const HAS_PEERS: bool = true;
     type Cell = Cell;
     type Figures = Figures;
 
     fn plan(&mut self) -> Result<Vec<Cell>> {
         let Vtc { setting, own } = self;
-        let is_there =
-            |variant: &Variant| is_asked(&own.variants, variant) && setting.has(variant.traits().product);
-        Ok(plan::cells(setting, own, &Variant::ALL.into_iter().filter(is_there).collect::<Vec<_>>()))
+        Ok(plan::cells(setting, own, &plan::variants(setting, own)))
     }
 
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
@@ -85,13 +84,13 @@ impl Experiment for Vtc {
         let mut trial = trial::start(&self.setting, &self.own, cell)?;
         let figures = measure::measure(&self.setting, self.own.full, &mut trial, cell)
             .map_err(|error| trial.reason(error))?;
-        Ok(Some(Measured { server: cell.variant.name().to_owned(), version: trial.version, figures }))
+        Ok(Some(Measured { server: cell.name(), version: trial.version, figures }))
     }
 
     fn series(cell: &Cell, figures: &Figures) -> Option<(&'static str, Vec<String>)> {
         let heads = "part,variant,records,update_percent,access,ms,what,value";
-        let Cell { part, variant, records, update_percent, access, .. } = cell;
-        let (part, variant, access) = (part.name(), variant.name(), access.name());
+        let Cell { part, records, update_percent, access, .. } = cell;
+        let (part, variant, access) = (part.name(), cell.name(), access.name());
         let cell = format!("{part},{variant},{records},{update_percent},{access}");
         let course = &figures.course;
         let requests = course.timeline.iter().flat_map(|(ms, requests, latency, _)| {
@@ -111,7 +110,7 @@ impl Experiment for Vtc {
             figures.extra_bytes().map(|(before, during)| json!({ "before": before, "during": during }));
         let more = json!({
             "extra": extra, "rate_by_time": figures.requests_by_time(), "dip": figures.dip(),
-            "longest_log": figures.longest_log(),
+            "longest_log": figures.longest_log(), "variant": cell.name(),
         });
         let row = with(row(cell, figures), more);
         let course = &figures.course;

@@ -3,6 +3,7 @@
 use super::Options;
 use super::cell::{Cell, Part, Variant};
 use crate::load::KeyChoice;
+use crate::server::PeerName;
 use crate::setting::{Setting, is_asked};
 use crate::ycsb::Requests;
 
@@ -17,6 +18,21 @@ const UPDATES: [u32; 5] = [10, 30, 50, 70, 90];
 /// Where nothing else is said.
 const UPDATES_USUAL: u32 = 50;
 
+/// A variant, and the peer that stands in its place.
+pub(super) type Who = (Variant, Option<PeerName>);
+
+/// The variants that are asked for and there, and the peers: a log only where it can be made shorter.
+pub(super) fn variants(setting: &Setting, own: &Options) -> Vec<Who> {
+    let is_there =
+        |variant: &Variant| is_asked(&own.variants, variant) && setting.has(variant.traits().product);
+    let variants = Variant::ALL.into_iter().filter(is_there).map(|variant| (variant, None));
+    let peers = setting.peers().flat_map(|own| {
+        let log = own.dialect.rewrites().then_some((Variant::RedisAof, own.peer));
+        std::iter::once((Variant::RedisRdb, own.peer)).chain(log)
+    });
+    variants.chain(peers).collect()
+}
+
 /// The sizes of stores, smallest first.
 pub(super) fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
     setting.sizes(&match (&own.sizes[..], own.full, setting.options.quick) {
@@ -28,14 +44,14 @@ pub(super) fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
 }
 
 /// The cells, by part and size and then by variant, so that disturbances of the machine affect all alike.
-pub(super) fn cells(setting: &Setting, own: &Options, variants: &[Variant]) -> Vec<Cell> {
+pub(super) fn cells(setting: &Setting, own: &Options, variants: &[Who]) -> Vec<Cell> {
     let sizes = sizes(setting, own);
     let Some(&largest) = sizes.last() else { return Vec::new() };
     let mut cells = Vec::new();
     let mut add = |part, records, update_percent, access| {
-        for &variant in variants.iter().filter(|variant| is_measured(part, **variant, update_percent)) {
+        for &(variant, peer) in variants.iter().filter(|(own, _)| is_measured(part, *own, update_percent)) {
             let (ycsb, quick) = (Requests::WholeRecords, setting.options.quick);
-            cells.push(Cell { part, variant, records, update_percent, access, ycsb, quick });
+            cells.push(Cell { part, variant, peer, records, update_percent, access, ycsb, quick });
         }
     };
     for part in Part::ALL.into_iter().filter(|part| is_asked(&own.only, part)) {

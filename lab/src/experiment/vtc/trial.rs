@@ -28,7 +28,7 @@ pub(super) fn file_bytes(records: u64) -> u64 {
 /// Starts a server, with its log in directories of its own, and fills it.
 pub(super) fn start(setting: &Setting, own: &Options, cell: &Cell) -> Result<Trial> {
     let traits = cell.variant.traits();
-    let (mut plan, dir) = setting.plan(traits.product, traits.persistence)?;
+    let (mut plan, dir) = setting.plan_for(traits.product, cell.peer, traits.persistence)?;
     let mut dirs = vec![dir];
     plan.directives = traits.directives.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
     if traits.product == Product::Tarn && traits.persistence != Persistence::None {
@@ -49,7 +49,8 @@ pub(super) fn start(setting: &Setting, own: &Options, cell: &Cell) -> Result<Tri
     setting.keep_off_the_generator(&mut plan);
     // The laboratory says itself how the log is compacted.
     plan.compacts = true;
-    let trial = Trial::start(&plan, dirs, traits.ask, traits.forks)?;
+    let trial =
+        Trial::start(&plan, dirs, traits.ask, traits.forks && (cell.peer.is_none() || plan.subject.forks))?;
     fill_silently(&trial.server, cell.records, Mix::in_order(ycsb::insert(), cell.records), setting.seed)?;
     Ok(trial)
 }

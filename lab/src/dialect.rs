@@ -1,0 +1,113 @@
+//! The ways in which servers of Redis's protocol are started: how each is told its port, its directory, its
+//! threads and its log.
+
+use std::path::Path;
+
+named! {
+    /// The way in which a server is started.
+    pub enum Dialect {
+        /// Directives of redis-server as options: Tarn, Redis, Valkey, KeyDB.
+        Redis = "redis",
+        /// Dragonfly, which has snapshots and no log.
+        Dragonfly = "dragonfly",
+        /// Garnet.
+        Garnet = "garnet",
+        /// Kvrocks, which keeps its data on disk, in RocksDB, always with a log.
+        Kvrocks = "kvrocks",
+    }
+}
+
+impl Dialect {
+    /// True if the log has this treatment of a write, `None` for no log at all.
+    pub fn has_log(self, fsync: Option<&str>) -> bool {
+        match self {
+            Dialect::Redis => true,
+            Dialect::Garnet => fsync != Some("no"),
+            Dialect::Dragonfly | Dialect::Kvrocks => fsync.is_none(),
+        }
+    }
+
+    /// True if `BGREWRITEAOF` makes the log shorter.
+    pub fn rewrites(self) -> bool {
+        self == Dialect::Redis
+    }
+
+    /// True if all of its data are in memory.
+    pub fn is_in_memory(self) -> bool {
+        self != Dialect::Kvrocks
+    }
+
+    /// The command line of a server that does not know Redis's directives; that of Redis is nothing here.
+    pub fn arguments(self, port: u16, dir: &Path, threads: usize, fsync: Option<&str>) -> Vec<String> {
+        let dir = dir.to_string_lossy();
+        match self {
+            Dialect::Redis => Vec::new(),
+            Dialect::Dragonfly => vec![
+                format!("--port={port}"),
+                "--bind=127.0.0.1".to_owned(),
+                format!("--dir={dir}"),
+                // Without a time in its name, one file takes the place of the last.
+                "--dbfilename=dump".to_owned(),
+                "--snapshot_cron=".to_owned(),
+                format!("--proactor_threads={threads}"),
+                "--compression_mode=0".to_owned(),
+                "--version_check=false".to_owned(),
+                "--logtostderr".to_owned(),
+            ],
+            Dialect::Garnet => {
+                let port = port.to_string();
+                let mut words = vec!["--port", &port, "--bind", "127.0.0.1", "--logdir", &dir];
+                words.extend(["--checkpointdir", &dir, "--recover"]);
+                match fsync {
+                    None => {}
+                    Some("always") => words.extend(["--aof", "--aof-commit-freq", "0", "--aof-commit-wait"]),
+                    Some(_) => words.extend(["--aof", "--aof-commit-freq", "1000"]),
+                }
+                words.into_iter().map(str::to_owned).collect()
+            }
+            Dialect::Kvrocks => vec!["-c".to_owned(), format!("{dir}/kvrocks.conf")],
+        }
+    }
+
+    /// The file of directives that it reads, with its name in the directory.
+    pub fn file(self, port: u16, dir: &Path, threads: usize) -> Option<(&'static str, String)> {
+        let dir = dir.to_string_lossy();
+        (self == Dialect::Kvrocks).then(|| {
+            let text = format!(
+                "port {port}\nbind 127.0.0.1\ndir {dir}\nlog-dir stdout\nworkers {threads}\ndaemonize no\n\
+                 pidfile {dir}/kvrocks.pid\n"
+            );
+            ("kvrocks.conf", text)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_server_is_told_its_port_and_its_directory() {
+        let dir = Path::new("/data/one");
+        for dialect in [Dialect::Dragonfly, Dialect::Garnet, Dialect::Kvrocks] {
+            let mut told = dialect.arguments(6400, dir, 3, None).join(" ");
+            told += &dialect.file(6400, dir, 3).map(|(_, text)| text).unwrap_or_default();
+            for word in ["6400", "/data/one", "127.0.0.1"] {
+                assert!(told.contains(word), "{}: {told}", dialect.name());
+            }
+        }
+        assert!(Dialect::Redis.arguments(6400, dir, 3, None).is_empty());
+    }
+
+    #[test]
+    fn a_log_is_asked_for_where_there_is_one() {
+        let garnet = |fsync| Dialect::Garnet.arguments(1, Path::new("/d"), 1, fsync).join(" ");
+        assert!(!garnet(None).contains("--aof") && garnet(Some("always")).ends_with(" --aof-commit-wait"));
+        assert!(garnet(Some("everysec")).ends_with("--aof --aof-commit-freq 1000"));
+        let logs = |dialect: Dialect| [None, Some("no"), Some("always")].map(|fsync| dialect.has_log(fsync));
+        assert_eq!(logs(Dialect::Redis), [true, true, true]);
+        assert_eq!(logs(Dialect::Garnet), [true, false, true]);
+        assert_eq!(logs(Dialect::Dragonfly), [true, false, false]);
+        assert_eq!(logs(Dialect::Kvrocks), [true, false, false]);
+    }
+}
