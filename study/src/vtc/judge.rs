@@ -26,7 +26,7 @@ use super::*;
 
 const SEEDS: u64 = 150;
 /// Seeds until a mutant must be rejected.
-const SEEDS_OF_MUTANTS: u64 = 400;
+const SEEDS_OF_MUTANTS: u64 = 1000;
 const STEPS: usize = 1500;
 
 /// A write: the timestamp of its block, a key, and a value or none.
@@ -314,6 +314,55 @@ fn a_file_is_due_when_both_thresholds_are_reached() {
         assert_eq!(store.due(1, 0.1), Some(0));
         assert_eq!((store.due(3, 0.1), store.due(1, 0.6)), (None, None));
     });
+}
+
+#[test]
+fn a_block_that_is_being_written_is_waited_for() {
+    played::<Ordinals>(|store| {
+        store.put(1, b"old").unwrap();
+        // As a thread does that flushes, and is not done.
+        assert!(store.lock_log().take_block(0).is_some());
+        let mut compaction = store.compact(0).unwrap();
+        assert_eq!(compaction.step().unwrap(), Step::Waits);
+    });
+}
+
+#[test]
+fn one_file_is_compacted_at_a_time() {
+    played::<Lsns>(|store| {
+        let first = store.compact(0).unwrap();
+        assert!(matches!(store.compact(1), Err(VtcError::Busy)));
+        finish(store, first);
+        finish(store, store.compact(1).unwrap());
+        // Without its end the bits belong to no file.
+        drop(store.compact(0).unwrap());
+        assert!(matches!(store.put(1, b""), Err(VtcError::Failed)));
+    });
+}
+
+#[test]
+fn a_file_that_is_damaged_is_refused() {
+    let dir = dir();
+    let options = Options { block_bytes: 1, ..Options::new(vec![dir.path().to_owned()]) };
+    let path = options.file(0);
+    let damage = |at| {
+        let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[!byte[0]], at).unwrap();
+    };
+    let store = Store::<Lsns>::open(&options).unwrap();
+    store.put(1, b"value").unwrap();
+    flush(&store);
+    damage(30);
+    let mut compaction = store.compact(0).unwrap();
+    let end = (0..3).find_map(|_| compaction.step().err());
+    assert_eq!(end.unwrap().to_string(), format!("{} is damaged: a block is torn", path.display()));
+    drop(compaction);
+    drop(store);
+    damage(9);
+    let end = Store::<Lsns>::open(&options).unwrap_err();
+    assert_eq!(end.to_string(), format!("{} is damaged: its header does not fit", path.display()));
 }
 
 /// A writer, flushers and a compactor on threads of their own, then a start.
