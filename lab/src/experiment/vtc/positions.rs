@@ -266,7 +266,9 @@ mod tests {
         let setting = Setting::of(Vec::new(), Asked::parse_from(words).options).unwrap();
         for (variant, log_dirs) in [(Variant::Ordinals, 0), (Variant::Lsns, 1)] {
             let (part, access, ycsb) = (Part::Positions, KeyChoice::Zipfian, ycsb::Requests::WholeRecords);
-            let cell = Cell { part, variant, records: 3000, update_percent: 50, access, ycsb, quick: true };
+            let peer = None;
+            let cell =
+                Cell { part, variant, peer, records: 3000, update_percent: 50, access, ycsb, quick: true };
             let logs = vec![dir.path().join("log"); log_dirs];
             let figures = measure(&setting, &logs, &cell).unwrap();
             let moves = variant == Variant::Ordinals;
