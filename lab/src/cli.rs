@@ -1,5 +1,5 @@
-//! The command line of `tarn-lab`: `demo`, `list`, `run EXPERIMENT`, `compare`, `ratios`, `report` and
-//! `choose`.
+//! The command line of `tarn-lab`: `demo`, `list`, `run EXPERIMENT`, `reproduce`, `compare`, `ratios`,
+//! `report` and `choose`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,14 @@ use crate::demo::{self, DemoArgs};
 use crate::error::{LabError, Result};
 use crate::experiment::contract::{self, Experiment, Wanted};
 use crate::experiment::{
-    compare, durability, memory, persistence, ratios, recovery, stalls, store, throughput, vls, vtc, workers,
+    compare, durability, machine, memory, persistence, ratios, recovery, stalls, store, throughput, vls, vtc,
+    workers,
 };
 use crate::interrupt;
 use crate::process;
 use crate::published;
 use crate::report::{Report, table};
+use crate::reproduce::{self, ReproduceArgs};
 use crate::setting::{Options, Setting};
 use crate::snapshots;
 
@@ -55,6 +57,8 @@ enum Command {
     /// Hold the processor time of a request, by that of redis-server, against a stored ratio. Exit code 2:
     /// one is larger.
     Ratios(Box<Asked<ratios::Options>>),
+    /// Run all experiments in order, into a directory of results; a run that was stopped continues.
+    Reproduce(ReproduceArgs),
     /// Run an experiment.
     Run {
         #[command(subcommand)]
@@ -122,6 +126,9 @@ macro_rules! experiments {
 }
 
 experiments! {
+    /// The costs of this machine: memory, locks, forks, the loopback interface, the disk.
+    Machine(Continued<machine::Options>) = machine::MachineCosts, "`tarn lab run machine`",
+        |own: Continued<_>| start(own.asked, own.again, machine::MachineCosts::new);
     /// Requests a second: plain, with hashes and sorted sets, with the log in its modes, with two workers.
     Throughput(Asked<throughput::Options>) = throughput::Throughput,
         "`tarn lab run throughput`, with `--json`",
@@ -184,6 +191,13 @@ fn draw<E: Experiment>(own: &ReportOptions) -> Result<()> {
     contract::draw::<E>(&json, &out, Wanted { quick: own.quick, full: own.full })
 }
 
+/// Draws the newest results of a file, of the experiment with this name.
+fn draw_named(name: &str, json: &Path, out: &Path) -> Result<()> {
+    let experiment = Drawn::from_str(name, false).map_err(LabError::Arguments)?;
+    let (json, out) = (Some(json.to_owned()), Some(out.to_owned()));
+    report(&ReportOptions { experiment, json, out, quick: false, full: false })
+}
+
 /// Where the results of an experiment are kept unless said otherwise.
 fn results_of(experiment: &str) -> PathBuf {
     PathBuf::from(format!("lab-results/{experiment}.jsonl"))
@@ -237,6 +251,10 @@ pub fn execute(cli: LabCli) -> Result<Conclusion> {
             let Asked { options, own } = *asked;
             let goals_missed = ratios::run(options, &own, &results_of(ratios::NAME))?;
             return Ok(Conclusion { goals_missed, broken: 0, strict: true });
+        }
+        Command::Reproduce(own) => {
+            let broken = reproduce::run(&own, &draw_named)?;
+            return Ok(Conclusion { broken, ..Conclusion::default() });
         }
         Command::Run { experiment } => return run_experiment(*experiment),
     }

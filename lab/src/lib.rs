@@ -38,6 +38,7 @@ pub mod power;
 pub mod process;
 pub mod published;
 pub mod report;
+pub mod reproduce;
 pub mod resources;
 mod results;
 pub mod server;

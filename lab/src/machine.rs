@@ -93,7 +93,8 @@ pub fn check_huge_pages(huge_bytes: u64, data_bytes: u64) -> Result<()> {
     }
     let (huge, data) = (huge_bytes >> 20, data_bytes >> 20);
     Err(LabError::Missing(format!(
-        "the kernel gave {huge} MB of huge pages for {data} MB of data (AnonHugePages): its memory may be in pieces"
+        "the kernel gave {huge} MB of huge pages for {data} MB of data (AnonHugePages): \
+         its memory may be in pieces"
     )))
 }
 
@@ -112,8 +113,8 @@ fn mount(dir: &Path) -> Option<MountInfo> {
     holder.max_by_key(|mount| mount.mount_point.as_os_str().len())
 }
 
-/// The device under a directory, with its file system, whether it turns, and its scheduler, such as `ext4 at /
-/// on vda, not rotational, scheduler none`.
+/// The device under a directory, with its file system, whether it turns, and its scheduler, such as `ext4 at
+/// / on vda, not rotational, scheduler none`.
 fn disk(dir: &Path) -> String {
     let Some(mount) = mount(dir) else { return "unknown".to_owned() };
     let text = file_system(dir);

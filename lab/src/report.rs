@@ -130,8 +130,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report of what is measured in `dir`. Its JSON lines are appended to a file, whose directory is made, or
-    /// go to the standard output.
+    /// A report of what is measured in `dir`. Its JSON lines are appended to a file, whose directory is made,
+    /// or go to the standard output.
     pub fn new(experiment: &'static str, seed: u64, dir: &Path, json: Option<&Path>) -> Result<Report> {
         let lines: Box<dyn Write> = match json {
             Some(path) => {

@@ -1,7 +1,7 @@
 //! The file of results: a line of JSON for each measured cell. So a run can continue where it was stopped,
 //! and a report can be drawn without measuring again.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -22,6 +22,15 @@ pub struct Results<C, F> {
     pub lines: Vec<Line<C, F>>,
     /// Words that were noted, the newest last.
     pub notes: Vec<String>,
+}
+
+/// The lines of a file of results, which is compressed if its name ends with `.zst`.
+pub(crate) fn text(path: &Path) -> Result<String> {
+    if path.extension().is_none_or(|extension| extension != "zst") {
+        return fs::read_to_string(path).at(path);
+    }
+    let bytes = zstd::decode_all(File::open(path).at(path)?).at(path)?;
+    String::from_utf8(bytes).map_err(|_| LabError::Arguments(format!("{} is no text", path.display())))
 }
 
 /// The error for a file of results that lacks those of an experiment.
@@ -123,11 +132,7 @@ impl<C, F> Results<C, F> {
 impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
     /// Reads the results of an experiment from a file; a missing file has none.
     pub fn read(path: &Path, experiment: &str) -> Result<Results<C, F>> {
-        let text = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(error).at(path),
-        };
+        let text = if path.exists() { text(path)? } else { String::new() };
         let (mut lines, mut notes, mut others) = (Vec::new(), Vec::new(), 0);
         for (number, text) in text.lines().enumerate() {
             let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {

@@ -87,3 +87,33 @@ fn what_cannot_be_measured_is_refused() {
     let told = refusal(&["--json", results]);
     assert!(told.contains("line 1"), "{told}");
 }
+
+#[test]
+fn a_directory_of_results_is_made_once_and_drawn_again_from_the_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("machine");
+    let reproduce = |words: &[&str]| {
+        let output = tarn(&[&["lab", "reproduce", results.to_str().unwrap()], words].concat());
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let quick = ["--scale", "quick", "--only", "machine"];
+    let (went, told) = reproduce(&quick);
+    assert!(went && told.contains("machine (1 of 1), about"), "{told}");
+    let files = || {
+        let files = std::fs::read_dir(&results).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut files: Vec<String> = files.map(|name| name.into_string().unwrap()).collect();
+        files.sort();
+        files
+    };
+    let all = ["machine.csv", "machine.html", "machine.jsonl.zst", "manifest.json"];
+    assert_eq!(files(), all);
+    let page = std::fs::read_to_string(results.join("machine.html")).unwrap();
+    let (went, told) = reproduce(&quick);
+    assert!(went && !told.contains("cells to measure"), "{told}");
+    std::fs::remove_file(results.join("machine.html")).unwrap();
+    assert!(reproduce(&["--draw"]).0);
+    assert_eq!(files(), all);
+    assert_eq!(std::fs::read_to_string(results.join("machine.html")).unwrap(), page);
+    let (went, told) = reproduce(&["--scale", "small", "--only", "machine"]);
+    assert!(!went && told.contains("was begun with --scale quick --seed 1"), "{told}");
+}

@@ -525,6 +525,7 @@ pub mod check {
             vls: of::vls::Vls, true, ["2 000 records", "updates: full scans", "p95: ", "p99.9: ", "remset: ",
                 "M rows/s", "99 of 100"];
             workers: of::workers::Workers, true, ["processor time of a request", "requests a second"];
+            machine: of::machine::MachineCosts, true, [];
             snapshots: Snapshots, true, ["NS", "a: mean", "b: mean", "c: mean", "d: mean", "e: max", "h: max",
                 "i: ", "l: ", "taken phase"];
         }

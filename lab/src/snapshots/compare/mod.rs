@@ -57,7 +57,8 @@ impl Verdict {
 
 /// Parts that were not measured, the verdict on each printed statement, and how many of them hold.
 pub(super) fn remarks(study: &Study<'_>) -> (Vec<Remark>, String) {
-    let verdicts = orders::judge(study);
+    let mut verdicts = orders::judge(study);
+    arxiv::judge(study, &mut verdicts);
     let counted = |_: &Cell, figures: &Figures| {
         figures.cache_misses.map_or(f64::NAN, |misses| misses as f64 / figures.updates as f64)
     };

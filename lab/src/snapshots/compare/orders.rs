@@ -7,7 +7,7 @@ use super::data::{Series, Study, TAKEN_US_SHORT, exponent, of};
 use super::noise::{ALIKE, Noise};
 use super::reasons::{Measured, UNKNOWN};
 use super::shapes::{Shape, Statement};
-use super::{Verdict, arxiv, checkpoints, published, spikes};
+use super::{Verdict, checkpoints, published, spikes};
 use crate::report::short;
 use Algorithm::{Fork, Hourglass, Piggyback};
 
@@ -34,7 +34,6 @@ pub(crate) fn judge(study: &Study<'_>) -> Vec<Verdict> {
     let flood = Measured::alone(study.series(Figure::Flood, |_, figures| figures.updates_per_s));
     let printed = "HG, PB and Fork reach more updates than NS, COU, ZZ and PP";
     all.extend(order(Figure::Flood, printed, published::FLOOD_ORDER, &flood));
-    arxiv::judge(study, &mut all);
     all
 }
 

@@ -5,9 +5,9 @@ use super::super::cell::Algorithm;
 use Algorithm::{CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Zigzag};
 
 /// Figures 10 a to d: groups of algorithms by mean tick latency, the lowest first; the order within a group
-/// is open. The text has HG and PB below COU. Table 4 has COU below both, and the authors' own repeats of that
-/// cell (`run-count.txt` and `run-row.txt` of their repository) contradict each other: COU 2.455 and 2.723 ms,
-/// HG 2.468 and 2.665, PB 2.758 and 2.833. So the order of these three is not judged.
+/// is open. The text has HG and PB below COU. Table 4 has COU below both, and the authors' own repeats of
+/// that cell (`run-count.txt` and `run-row.txt` of their repository) contradict each other: COU 2.455 and
+/// 2.723 ms, HG 2.468 and 2.665, PB 2.758 and 2.833. So the order of these three is not judged.
 pub(crate) const MEAN_ORDER: &[&[Algorithm]] =
     &[&[Naive, Fork], &[Hourglass, Piggyback, CopyOnUpdate], &[Zigzag], &[PingPong]];
 

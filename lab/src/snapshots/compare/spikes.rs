@@ -1,4 +1,5 @@
-//! Figure 9, and figure 12 of the arXiv text: the algorithms with spikes at the trigger, and those whose latency stays flat.
+//! Figure 9, and figure 12 of the arXiv text: the algorithms with spikes at the trigger, and those whose
+//! latency stays flat.
 //!
 //! ```text
 //!             triggered      taken                                    durable
