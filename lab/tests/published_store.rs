@@ -16,8 +16,9 @@ const ALGORITHMS: [&str; 2] = ["hourglass", "piggyback"];
 
 fn start(algorithm: &str, dir: &Path) -> Server {
     let arguments = ["published-store", "--algorithm", algorithm].map(str::to_owned).to_vec();
-    let binary = env!("CARGO_BIN_EXE_tarn-lab").into();
-    let subject = Subject { name: algorithm.to_owned(), product: Product::RedisServer, binary, arguments };
+    let binary = Path::new(env!("CARGO_BIN_EXE_tarn-lab"));
+    let name = algorithm.to_owned();
+    let subject = Subject { name, arguments, forks: false, ..Subject::new(Product::RedisServer, binary) };
     Plan::new(subject, dir).start().unwrap()
 }
 
