@@ -270,6 +270,20 @@ fn vls_runs_small() {
     for run in of("remset") {
         assert_eq!(run["figures"]["remset"]["left"], 0);
     }
+    for run in of("separate") {
+        let kept = run["figures"]["separate"].as_array().unwrap();
+        assert_eq!(kept.len(), 5, "{run}");
+        for own in kept {
+            assert!(own["left"] == 0 && !own["moments"].as_array().unwrap().is_empty(), "{own}");
+        }
+    }
+    for run in of("versions").into_iter().chain(of("moves")) {
+        let variants = run["figures"]["variants"].as_array().unwrap();
+        assert!(
+            variants.len() >= 3 && variants.iter().all(|own| own["turns"][0]["versions_left"] == 0),
+            "{run}"
+        );
+    }
     for run in of("opening") {
         let opening = &run["figures"]["opening"];
         assert!(opening["asked"].as_u64().unwrap() > 0 && opening["stale"] == 0, "{opening}");
@@ -279,6 +293,17 @@ fn vls_runs_small() {
             assert!(reference["seconds"][0].as_f64().unwrap() > 0.0, "{reference}");
         }
     }
-    let parts = ["alone", "updates", "latency", "remset", "masks", "opening", "references"];
+    let parts = [
+        "alone",
+        "updates",
+        "latency",
+        "remset",
+        "separate",
+        "masks",
+        "versions",
+        "moves",
+        "opening",
+        "references",
+    ];
     assert!(runs.is_empty() || parts.iter().all(|part| !of(part).is_empty()));
 }

@@ -325,7 +325,8 @@ fn middle(values: &[f64]) -> f64 {
 }
 
 /// Numbers in words. A format is the number of places, `t` for thousands that stand apart, `x` for a factor,
-/// `%` for a share more or less, `s` for a median with its spread; without one, three digits that count.
+/// `%` for a share more or less, `s` for a median with its spread, `d` for a mean with its standard
+/// deviation; without one, three digits that count.
 pub(super) fn shown(values: &[f64], format: &str) -> String {
     let value = middle(values);
     let finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
@@ -340,6 +341,12 @@ pub(super) fn shown(values: &[f64], format: &str) -> String {
             format!("{:.2} ({min:.2} to {max:.2})", median(finite))
         }
         "s" => format!("{value:.2}"),
+        "d" if finite.len() > 1 => {
+            let mean = finite.iter().sum::<f64>() / finite.len() as f64;
+            let squares: f64 = finite.iter().map(|value| (value - mean).powi(2)).sum();
+            format!("{} ± {}", short(mean), short((squares / (finite.len() - 1) as f64).sqrt()))
+        }
+        "d" => short(value),
         places => places.parse().map_or_else(|_| short(value), |places: usize| format!("{value:.places$}")),
     }
 }
@@ -380,6 +387,7 @@ mod tests {
         assert!(matches!(of("(rate"), Err(Fault::NotUnderstood(_))));
         let text = rows.fill(&rows.all[0], "{variant}: {rate / 8:%}, {none:x}, {taken.s:s}; {size}");
         assert_eq!(text, "a: +50.0 %, not measured, 3.00 (1.00 to 8.00); 10");
+        assert_eq!(rows.fill(&rows.all[0], "{taken.s:d}, {rate:d}"), "4 ± 3.61, 4");
     }
 
     #[test]

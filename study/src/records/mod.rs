@@ -21,7 +21,7 @@ pub struct Kept {
 /// were when it began, and sees all of a write or batch or nothing.
 pub trait Records: Sync {
     /// A scan.
-    type Scan<'s>: RecordScan
+    type Scan<'s>: RecordScan + Send
     where
         Self: 's;
     /// Reads and writes of several keys.

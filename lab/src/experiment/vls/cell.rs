@@ -25,6 +25,14 @@ named! {
         Masks64 = "masks-64",
         /// The same with 128 bits.
         Masks128 = "masks-128",
+        /// The paper's literal form with a remset for each scan.
+        PerScan = "per-scan",
+        /// The same with a shared remset from which nothing is freed before its scans end.
+        ToTheEnd = "to-the-end",
+        /// A multi-version store that keeps every version beside a scan.
+        Chains = "chains",
+        /// One that keeps the versions that began before the newest scan.
+        ChainsSeen = "chains-seen",
     }
 }
 
@@ -39,12 +47,30 @@ named! {
         Latency = "latency",
         /// Figure 11: the kept versions, by time.
         Remset = "remset",
+        /// Figure 11 with separate remsets, with shared ones to the end, and with version chains.
+        Separate = "separate",
         /// The text on masks of 64 and of 128 bits.
         Masks = "masks",
+        /// Version chains beside the paper's literal form.
+        Versions = "versions",
+        /// Updates that move records in the index, insert and remove them.
+        Moves = "moves",
         /// The time until a view is open, and whether it sees what was acknowledged before.
         Opening = "opening",
         /// Other stores, through their clients.
         References = "references",
+    }
+}
+
+named! {
+    /// The work of an update.
+    pub enum Work {
+        /// Writes a field that is not indexed.
+        Field = "field",
+        /// Writes the indexed field: the record moves in the index.
+        Move = "move",
+        /// Of ten updates six write a field, two move a record, one removes a record, one inserts it again.
+        Mixed = "mixed",
     }
 }
 
@@ -64,8 +90,25 @@ pub struct Cell {
     pub share_percent: u32,
     /// Updates a second that are attempted; 0: as many as there can be.
     pub rate: u32,
+    /// The work of an update.
+    #[serde(default = "field")]
+    pub work: Work,
+    /// Threads that update.
+    #[serde(default = "one")]
+    pub writers: usize,
+    /// Threads that run the queries.
+    #[serde(default = "one")]
+    pub threads: usize,
     /// True if it was measured with `--quick`.
     pub quick: bool,
+}
+
+const fn field() -> Work {
+    Work::Field
+}
+
+const fn one() -> usize {
+    1
 }
 
 impl Cell {
@@ -81,8 +124,8 @@ impl crate::experiment::Cell for Cell {
     }
 
     fn need_bytes(&self) -> u64 {
-        // The record with its entry, as much again for versions, and where there are three stores, three.
-        let stores = if self.part == Part::Masks { 3 } else { 2 };
+        // The record with its entry, as much again for versions; some parts have several stores.
+        let stores = if matches!(self.part, Part::Masks | Part::Versions) { 4 } else { 2 };
         self.records * store::RECORD_BYTES * 2 * stores + (128 << 20)
     }
 }
@@ -99,7 +142,18 @@ impl fmt::Display for Cell {
             0 | FULL => {}
             share => write!(f, ", {share} % by index")?,
         }
-        if self.rate > 0 { write!(f, ", {} updates/s", thousands(f64::from(self.rate))) } else { Ok(()) }
+        match self.work {
+            Work::Field => {}
+            Work::Move => write!(f, ", updates that move")?,
+            Work::Mixed => write!(f, ", mixed updates")?,
+        }
+        if self.rate > 0 {
+            write!(f, ", {} updates/s", thousands(f64::from(self.rate)))?;
+        }
+        match (self.writers, self.threads) {
+            (1, 1) => Ok(()),
+            (writers, threads) => write!(f, ", {writers} writers, {threads} threads of queries"),
+        }
     }
 }
 
@@ -170,6 +224,21 @@ pub struct Remset {
     pub updates_per_s: f64,
 }
 
+/// The versions that a store of the study kept while some queries ran that began together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Separate {
+    /// The way in which it keeps them.
+    pub variant: Variant,
+    /// By time; all versions count as shared.
+    pub moments: Vec<Moment>,
+    /// Versions kept when the last query had ended.
+    pub left: u64,
+    /// Updates a second meanwhile.
+    pub updates_per_s: f64,
+    /// True if updates ceased, as the versions had taken the memory that there was.
+    pub is_cut: bool,
+}
+
 /// The figures of opening views.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -203,6 +272,8 @@ pub struct Figures {
     pub variants: Vec<Turns>,
     /// The kept versions by time.
     pub remset: Remset,
+    /// The kept versions of stores of the study by time.
+    pub separate: Vec<Separate>,
     /// Of opening views.
     pub opening: Opening,
     /// Others, and ours through clients.
@@ -217,6 +288,7 @@ impl Figures {
     pub fn is_broken(&self) -> bool {
         let turns = self.variants.iter().flat_map(|own| &own.turns);
         let left: u64 = turns.map(|turn| turn.versions_left).sum();
-        left + self.remset.left + self.opening.stale > 0
+        let separate: u64 = self.separate.iter().map(|own| own.left).sum();
+        left + separate + self.remset.left + self.opening.stale > 0
     }
 }

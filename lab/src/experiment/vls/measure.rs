@@ -4,6 +4,8 @@
 //!   server's core  update ── update ── update …            closed loop, or each at its intended moment
 //!   load's core    query 1 ┈ query 2 ┈ … ┈ query k ┈ 1 …   one thread, some parts of each by turns
 //! ```
+//!
+//! Several writers share the server's cores, and several threads of queries the load's.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,6 +17,7 @@ use rand::rngs::SmallRng;
 use super::cell::{Cell, Figures, Measured, Turns, Variant};
 use super::query::Query;
 use super::store::{Store, Update, Writer};
+use super::work::Worker;
 use crate::error::{LabError, Result};
 use crate::load::{KeyChoice, Keys};
 use crate::process::{self, Pinned};
@@ -118,8 +121,8 @@ pub(super) type Running<'q> = Box<dyn FnMut() -> Result<(u64, bool)> + 'q>;
 pub(super) trait Subject: Sync {
     /// Begins a query.
     fn begin(&self) -> Result<Running<'_>>;
-    /// Who updates it.
-    fn writer(&self) -> impl Update;
+    /// Who updates it, by number.
+    fn writer(&self, number: usize) -> impl Update;
     /// Versions that are kept now.
     fn kept(&self) -> u64;
     /// Those that are kept when no query runs any more.
@@ -146,8 +149,8 @@ impl Subject for Beside<'_> {
         }))
     }
 
-    fn writer(&self) -> impl Update {
-        Writer::new(self.store)
+    fn writer(&self, number: usize) -> impl Update {
+        Writer::new(self.store, number)
     }
 
     fn kept(&self) -> u64 {
@@ -191,7 +194,8 @@ impl<S: Subject> Turn<'_, S> {
         queries: usize,
         updates: bool,
     ) -> Turn<'s, S> {
-        let begin = Barrier::new(1 + usize::from(queries > 0) + usize::from(updates));
+        let threads = cell.threads.min(queries);
+        let begin = Barrier::new(1 + threads + if updates { cell.writers } else { 0 });
         let (counts, stops, rows) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
         Turn { subject, setting, cell, queries, updates, begin, counts, stops, rows }
     }
@@ -200,15 +204,19 @@ impl<S: Subject> Turn<'_, S> {
     pub(super) fn run(&self, round: u32) -> Result<(Measured, bool)> {
         let (measured, seed) = (turn_time(self.setting), self.setting.seed + u64::from(round));
         let mut versions = 0;
-        let outcome = std::thread::scope(|scope| {
-            let scanner = (self.queries > 0).then(|| scope.spawn(|| self.ask()));
-            let writer = self.updates.then(|| {
-                scope.spawn(|| {
-                    let (_pinned, preferred) = alone_on(self.setting.server_cores[0], &self.begin)?;
-                    write(&mut self.subject.writer(), self.cell, seed, &self.counts, &self.stops)
-                        .map(|written| (written, preferred))
-                })
-            });
+        let outcome = std::thread::scope(|scope| -> Result<_> {
+            let threads = self.cell.threads.min(self.queries);
+            let scanners: Vec<_> =
+                (0..threads).map(|number| scope.spawn(move || self.ask(number, threads))).collect();
+            let writers = if self.updates { self.cell.writers } else { 0 };
+            let write = move |number| {
+                let (_pinned, preferred) =
+                    alone_on(cores(&self.setting.server_cores, self.cell.writers), &self.begin)?;
+                let (mut writer, seed) = (self.subject.writer(number), seed + ((number as u64) << 32));
+                write(&mut writer, self.cell, seed, &self.counts, &self.stops)
+                    .map(|written| (written, preferred))
+            };
+            let writers: Vec<_> = (0..writers).map(|number| scope.spawn(move || write(number))).collect();
             self.begin.wait();
             std::thread::sleep(measured / 5);
             self.counts.store(true, Ordering::Relaxed);
@@ -220,12 +228,19 @@ impl<S: Subject> Turn<'_, S> {
             let rows = self.rows.load(Ordering::Relaxed);
             let seconds = began.elapsed().as_secs_f64();
             self.stops.store(true, Ordering::Relaxed);
-            let written = writer.map(|writer| writer.join().expect("the writer does not panic")).transpose();
-            let times = scanner.map(|one| one.join().expect("a query does not panic")).transpose();
-            written.and_then(|written| Ok((written, times?.unwrap_or_default(), rows as f64 / seconds)))
+            let (mut written, mut preferred, mut times) = (Written::default(), false, Vec::new());
+            for writer in writers {
+                let (own, granted) = writer.join().expect("the writer does not panic")?;
+                written.updates_per_s += own.updates_per_s;
+                written.latencies_us.extend(own.latencies_us);
+                preferred = granted;
+            }
+            for scanner in scanners {
+                times.extend(scanner.join().expect("a query does not panic")?);
+            }
+            Ok((written, preferred, times, rows as f64 / seconds))
         });
-        let (written, times, rows_per_s) = outcome?;
-        let (written, preferred) = written.unwrap_or_default();
+        let (written, preferred, times, rows_per_s) = outcome?;
         let figures = Measured {
             rows_per_s,
             queries: times.len() as u64,
@@ -239,15 +254,16 @@ impl<S: Subject> Turn<'_, S> {
         Ok((figures, preferred))
     }
 
-    /// Runs the queries at the same time, and starts a new one for each that ends. Returns the durations of
-    /// those that began and ended within the measured time.
-    fn ask(&self) -> Result<Vec<f64>> {
-        let _pinned = alone_on(self.setting.load_cores[0], &self.begin)?;
+    /// Runs the queries of a thread at the same time, and starts a new one for each that ends. Returns the
+    /// durations of those that began and ended within the measured time.
+    fn ask(&self, number: usize, threads: usize) -> Result<Vec<f64>> {
+        let _pinned = alone_on(cores(&self.setting.load_cores, threads), &self.begin)?;
         let begin = || -> Result<(Running<'_>, Option<Instant>)> {
             let began = self.counts.load(Ordering::Relaxed).then(Instant::now);
             Ok((self.subject.begin()?, began))
         };
-        let mut queries = (0..self.queries).map(|_| begin().map(Some)).collect::<Result<Vec<_>>>()?;
+        let own = (number..self.queries).step_by(threads);
+        let mut queries = own.map(|_| begin().map(Some)).collect::<Result<Vec<_>>>()?;
         let mut times = Vec::new();
         while !self.stops.load(Ordering::Relaxed) {
             for place in &mut queries {
@@ -269,10 +285,15 @@ impl<S: Subject> Turn<'_, S> {
     }
 }
 
-/// Confines the calling thread to a core, asks for priority there, and waits for the others. Returns whether
+/// The cores of so many threads: one thread has the first.
+fn cores(all: &[usize], threads: usize) -> &[usize] {
+    if threads == 1 { &all[..1] } else { all }
+}
+
+/// Confines the calling thread to cores, asks for priority there, and waits for the others. Returns whether
 /// it was granted.
-pub(super) fn alone_on(core: usize, begin: &Barrier) -> Result<(Pinned, bool)> {
-    let pinned = Pinned::to(&[core]);
+pub(super) fn alone_on(cores: &[usize], begin: &Barrier) -> Result<(Pinned, bool)> {
+    let pinned = Pinned::to(cores);
     let preferred = process::prefer_thread();
     begin.wait();
     Ok((pinned?, preferred))
@@ -288,8 +309,8 @@ pub(super) fn p95(times_us: &[f64]) -> f64 {
 /// The number of updates whose durations can be recorded.
 const LATENCIES: usize = 1 << 20;
 
-/// Updates records, as often as it can or at the rate of the cell, until the turn ends. Updates before the
-/// measured time are left out.
+/// Updates records, as often as it can or at its share of the cell's rate, until the turn ends. Updates
+/// before the measured time are left out.
 pub(super) fn write(
     writer: &mut impl Update,
     cell: &Cell,
@@ -303,10 +324,11 @@ pub(super) fn write(
     // be recorded, too.
     let mut latencies_us = vec![1.0; LATENCIES * usize::from(cell.rate != 0)];
     latencies_us.clear();
+    let mut writer = Worker::new(writer, cell);
     let (mut from, mut done) = (None, 0);
     let began = Instant::now();
     let mut intended = began;
-    let gap = Duration::from_secs(1).checked_div(cell.rate).unwrap_or_default();
+    let gap = Duration::from_secs(cell.writers as u64).checked_div(cell.rate).unwrap_or_default();
     while !stops.load(Ordering::Relaxed) {
         if from.is_none() && counts.load(Ordering::Relaxed) {
             from = Some(Instant::now());
@@ -319,7 +341,12 @@ pub(super) fn write(
             done += UPDATES_AT_ONCE;
             continue;
         }
-        process::wait_until(intended);
+        if cell.writers == 1 {
+            process::wait_until(intended);
+        } else {
+            // They share cores, so they do not poll: the system wakes each of them somewhat late.
+            std::thread::sleep(intended.saturating_duration_since(Instant::now()));
+        }
         writer.update(keys.next(&mut rng), &mut rng)?;
         done += 1;
         if from.is_some() {
@@ -329,5 +356,6 @@ pub(super) fn write(
     }
     // A thread that waited for a latch all the time has done none.
     let updates_per_s = from.map_or(0.0, |from| done as f64 / from.elapsed().as_secs_f64());
+    writer.end(&mut rng)?;
     Ok(Written { updates_per_s, latencies_us })
 }

@@ -3,11 +3,11 @@
 //! Variables: records of 240 bytes, queries at the same time, the share of the records that a query reads
 //! (all, or 5 to 25 % by an index), updates (none, a rate, as many as possible), and the way in which the
 //! records are read: live, through a view, by a child process; and the paper's literal form with masks of 64
-//! and 128 bits. Expected, as in the paper on virtual lightweight snapshots: a view costs a query and the
-//! updates next to nothing, and many queries keep about as much as one.
+//! and 128 bits, and version chains. Expected, as in the paper on virtual lightweight snapshots: a view costs
+//! a query and the updates next to nothing, and many queries keep about as much as one.
 //!
 //! ```text
-//!   plan: cells ─► store: records in the engine, in this process ─► measure, remset, masks, opening
+//!   plan: cells ─► store: records in the engine, in this process ─► alone, updates, remset, …
 //!                  references: other stores through their clients ─┐
 //!             rows ─► figures/vls.toml: targets, page ◄── results: a line of JSON each ◄──┘
 //! ```
@@ -21,7 +21,9 @@ mod query;
 mod references;
 mod remset;
 mod rows;
+mod separate;
 mod store;
+mod work;
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -34,6 +36,9 @@ use crate::page::Row;
 use crate::report::Report;
 use crate::setting::Setting;
 
+/// Repeats with `--full`, as in the paper.
+const REPEATS_FULL: u32 = 10;
+
 /// The experiment's own options.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
@@ -41,7 +46,7 @@ pub struct Options {
     /// Run these parts only.
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub only: Vec<Part>,
-    /// 10 million records as well; by default a million.
+    /// The paper's load: 10 million records as well (by default a million), its four rates, 10 repeats.
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
     /// These sizes instead, in millions of records.
@@ -50,6 +55,20 @@ pub struct Options {
     /// This many queries at the same time; by default 1, 8 and 64.
     #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = queries)]
     pub queries: Vec<usize>,
+    /// Attempted updates a second in the parts that have a rate; by default 10000 and 100000, with --full
+    /// 20000 and 30000 as well.
+    #[arg(long, value_name = "RATE", value_delimiter = ',')]
+    pub rates: Vec<std::num::NonZeroU32>,
+    /// Threads that update beside queries; the paper has 10.
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = threads)]
+    pub writers: Option<usize>,
+    /// Threads that run the queries, no more than there are queries; the paper has one for each: 64.
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = threads)]
+    pub threads: Option<usize>,
+}
+
+fn threads(text: &str) -> std::result::Result<usize, String> {
+    text.parse().ok().filter(|count| (1..=256).contains(count)).ok_or_else(|| "from 1 to 256".to_owned())
 }
 
 /// As many queries as there can be views.
@@ -68,7 +87,10 @@ pub struct Vls {
 
 impl Vls {
     /// Prepares it.
-    pub fn new(setting: Setting, own: Options) -> Vls {
+    pub fn new(mut setting: Setting, own: Options) -> Vls {
+        if own.full {
+            setting.options.repeats.get_or_insert(REPEATS_FULL);
+        }
         Vls { setting, own, store: None }
     }
 }
@@ -76,7 +98,8 @@ impl Vls {
 impl Experiment for Vls {
     const NAME: &'static str = "vls";
     const QUESTION: &'static str = "What do consistent queries cost, beside those that read what they happen \
-        to meet? (parts: alone, updates, latency, remset, masks, opening, references)";
+        to meet? (parts: alone, updates, latency, remset, separate, masks, versions, moves, \
+        opening, references)";
     const FIGURES: &'static str = include_str!("../../../figures/vls.toml");
     type Cell = Cell;
     type Figures = Figures;
@@ -102,18 +125,19 @@ impl Experiment for Vls {
 
 /// Measures a cell, in the store of its size.
 fn measure(setting: &Setting, kept: &mut Option<Store>, cell: &Cell, report: &mut Report) -> Result<Figures> {
-    if matches!(cell.part, Part::Masks | Part::References) {
+    if matches!(cell.part, Part::Masks | Part::Versions | Part::Separate | Part::References) {
         // They have stores of their own, and need the memory.
         *kept = None;
     }
     match cell.part {
-        Part::Masks => return masks::measure(setting, cell),
+        Part::Masks | Part::Versions => return masks::measure(setting, cell),
+        Part::Separate => return separate::measure(setting, cell),
         Part::References => return references::measure(setting, cell, report),
         _ => {}
     }
-    if kept.as_ref().is_none_or(|store| store.records != cell.records) {
+    if kept.as_ref().is_none_or(|store| store.records != cell.records || store.writers < cell.writers) {
         *kept = None;
-        *kept = Some(Store::fill(cell.records, &mut SmallRng::seed_from_u64(setting.seed))?);
+        *kept = Some(Store::fill(cell.records, cell.writers, &mut SmallRng::seed_from_u64(setting.seed))?);
     }
     let store = kept.as_ref().expect("it was filled above");
     match cell.part {

@@ -34,8 +34,8 @@ pub(super) fn measure(store: &Store, setting: &Setting, cell: &Cell) -> Result<F
     let (acknowledged, begin) = (AtomicU64::new(0), Barrier::new(2));
     let openings = if cell.quick { OPENINGS_QUICK } else { OPENINGS };
     let write = |stops: &AtomicBool| -> Result<bool> {
-        let (_pinned, preferred) = alone_on(setting.server_cores[0], &begin)?;
-        let (mut writer, mut rng) = (Writer::new(store), SmallRng::seed_from_u64(setting.seed));
+        let (_pinned, preferred) = alone_on(&setting.server_cores[..1], &begin)?;
+        let (mut writer, mut rng) = (Writer::new(store, 0), SmallRng::seed_from_u64(setting.seed));
         let mut number = 0;
         while !stops.load(Ordering::Relaxed) {
             number += 1;

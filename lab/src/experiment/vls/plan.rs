@@ -1,7 +1,7 @@
 //! The cells of the experiment.
 
 use super::Options;
-use super::cell::{Cell, FULL, Part};
+use super::cell::{Cell, FULL, Part, Work};
 use crate::setting::{Setting, is_asked};
 
 /// Records, in millions.
@@ -16,6 +16,8 @@ const QUERIES_TOGETHER: [usize; 4] = [1, 8, 16, 64];
 const SHARES: [u32; 3] = [5, 10, 25];
 /// Attempted updates a second in an open loop: the paper's default, and the most of the paper.
 const RATES: [u32; 2] = [10_000, 100_000];
+/// With `--full`: all of the paper's.
+const RATES_FULL: [u32; 4] = [10_000, 20_000, 30_000, 100_000];
 
 /// The sizes of stores, smallest first.
 pub(super) fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
@@ -30,44 +32,80 @@ pub(super) fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
 pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
     let quick = setting.options.quick;
     let queries = if quick { &QUERIES[..2] } else { &QUERIES[..] };
-    let queries: Vec<usize> = if own.queries.is_empty() { queries.to_vec() } else { own.queries.clone() };
+    let queries = if own.queries.is_empty() { queries } else { &own.queries };
     let shares = if quick { &SHARES[..1] } else { &SHARES[..] };
-    let shares: Vec<u32> = std::iter::once(FULL).chain(shares.iter().copied()).collect();
+    let rates = match (&own.rates[..], own.full) {
+        ([], false) => RATES.to_vec(),
+        ([], true) => RATES_FULL.to_vec(),
+        (own, _) => own.iter().map(|rate| rate.get()).collect(),
+    };
+    let (writers, threads) = (own.writers.unwrap_or(1), own.threads.unwrap_or(1));
     let mut cells = Vec::new();
     for records in sizes(setting, own) {
-        let mut add = |part, queries, share_percent, rate| {
-            cells.push(Cell { part, records, queries, share_percent, rate, quick });
-        };
         for part in Part::ALL.into_iter().filter(|part| is_asked(&own.only, part)) {
-            match part {
-                Part::Alone => shares.iter().for_each(|share| add(part, 1, *share, 0)),
-                Part::Updates => {
-                    for share in &shares {
-                        queries.iter().for_each(|queries| add(part, *queries, *share, 0));
-                    }
-                }
-                Part::Latency => {
-                    for share in &shares {
-                        queries.iter().for_each(|queries| add(part, *queries, *share, RATES[0]));
-                    }
-                    queries.iter().for_each(|queries| add(part, *queries, FULL, RATES[1]));
-                }
-                Part::Remset => {
-                    let together = if quick { &QUERIES_TOGETHER[..2] } else { &QUERIES_TOGETHER[..] };
-                    let rates = if quick { &[0][..] } else { &[0, RATES[1]][..] };
-                    for rate in rates {
-                        together.iter().for_each(|queries| add(part, *queries, FULL, *rate));
-                    }
-                }
-                Part::Masks => {
-                    add(part, 0, FULL, 0);
-                    add(part, 1, FULL, 0);
-                    add(part, 8, FULL, 0);
-                    add(part, 1, FULL, RATES[1]);
-                }
-                Part::Opening | Part::References => add(part, 0, 0, 0),
-            }
+            let cell = Cell {
+                part,
+                records,
+                queries: 0,
+                share_percent: FULL,
+                rate: 0,
+                work: Work::Field,
+                writers: 1,
+                threads: 1,
+                quick,
+            };
+            let with = |queries: usize, share_percent, rate| {
+                let threads = threads.clamp(1, queries.max(1));
+                Cell { queries, share_percent, rate, writers, threads, ..cell }
+            };
+            cells.extend(match part {
+                Part::Remset | Part::Separate => together(cell, &rates),
+                _ => of_part(cell, with, queries, shares, &rates),
+            });
         }
     }
     cells
+}
+
+/// Queries that begin together, on one thread, beside one writer.
+fn together(cell: Cell, rates: &[u32]) -> Vec<Cell> {
+    let counts = if cell.quick { &QUERIES_TOGETHER[..2] } else { &QUERIES_TOGETHER[..] };
+    let rates = if cell.quick { &[0][..] } else { &[0, rates[rates.len() - 1]][..] };
+    let of_rate = |rate: u32| counts.iter().map(move |queries| Cell { queries: *queries, rate, ..cell });
+    rates.iter().flat_map(|rate| of_rate(*rate)).collect()
+}
+
+/// The cells of the other parts. `with` makes one of queries, a share and a rate.
+fn of_part(
+    cell: Cell,
+    with: impl Fn(usize, u32, u32) -> Cell,
+    queries: &[usize],
+    shares: &[u32],
+    rates: &[u32],
+) -> Vec<Cell> {
+    let all_shares = std::iter::once(FULL).chain(shares.iter().copied());
+    let most = rates[rates.len() - 1];
+    let each = |share: u32, rate: u32| queries.iter().map(move |queries| (*queries, share, rate));
+    match cell.part {
+        Part::Alone => all_shares.map(|share_percent| Cell { queries: 1, share_percent, ..cell }).collect(),
+        Part::Updates => all_shares.flat_map(|share| each(share, 0)).map(|(q, s, r)| with(q, s, r)).collect(),
+        Part::Latency => {
+            let at_first = all_shares.flat_map(|share| each(share, rates[0]));
+            let at_others = rates[1..].iter().flat_map(|rate| each(FULL, *rate));
+            at_first.chain(at_others).map(|(q, s, r)| with(q, s, r)).collect()
+        }
+        Part::Masks | Part::Versions => {
+            let alone = all_shares.clone().map(|share_percent| Cell { share_percent, ..cell });
+            let beside = [(1, FULL, 0), (8, FULL, 0), (1, FULL, most)].into_iter();
+            let by_index = shares.iter().map(|share| (8, *share, 0));
+            let beside = beside.chain(by_index).map(|(q, s, r)| with(q, s, r));
+            let moves = shares.iter().take(1).map(|share| Cell { work: Work::Move, ..with(8, *share, 0) });
+            alone.chain(beside).chain(moves).collect()
+        }
+        Part::Moves => {
+            let work = |work| [FULL, shares[0]].map(|share| Cell { work, ..with(8, share, 0) });
+            [Work::Move, Work::Mixed].into_iter().flat_map(work).collect()
+        }
+        _ => vec![Cell { share_percent: 0, ..cell }],
+    }
 }

@@ -38,8 +38,8 @@ fn wave(store: &Store, setting: &Setting, cell: &Cell, keeps: bool) -> Result<(V
     };
     let (counts, begin) = (AtomicBool::new(true), Barrier::new(2));
     let write = |stops: &_| -> Result<(f64, bool)> {
-        let (_pinned, preferred) = measure::alone_on(setting.server_cores[0], &begin)?;
-        let written = measure::write(&mut Writer::new(store), cell, setting.seed, &counts, stops)?;
+        let (_pinned, preferred) = measure::alone_on(&setting.server_cores[..1], &begin)?;
+        let written = measure::write(&mut Writer::new(store, 0), cell, setting.seed, &counts, stops)?;
         Ok((written.updates_per_s, preferred))
     };
     let (written, moments) = beside(write, || {
@@ -54,22 +54,35 @@ fn wave(store: &Store, setting: &Setting, cell: &Cell, keeps: bool) -> Result<(V
 
 /// Reads all of some views, and the kept versions meanwhile.
 fn read_and_look(store: &Store, setting: &Setting, views: Vec<View>) -> Result<Vec<Moment>> {
+    let look = |ms| {
+        let size = store.engine.remset_size(0);
+        let (shared, apart) = (size.versions as u64, size.versions_apart as u64);
+        Moment { ms, shared, apart, bytes: size.bytes as u64 }
+    };
+    looked_at(setting, look, || read_all(views))
+}
+
+/// Reads on the load's core, and looks at what is kept meanwhile. `look` gets the milliseconds since the
+/// beginning.
+pub(super) fn looked_at(
+    setting: &Setting,
+    look: impl Fn(f64) -> Moment,
+    read: impl FnOnce() -> Result<()> + Send,
+) -> Result<Vec<Moment>> {
     let began = Instant::now();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            let _pinned = Pinned::to(&[setting.load_cores[0]])?;
+            let _pinned = Pinned::to(&setting.load_cores[..1])?;
             process::prefer_thread();
-            read_all(views)
+            read()
         });
         let mut moments = Vec::new();
-        while !reader.is_finished() {
-            let size = store.engine.remset_size(0);
-            moments.push(Moment {
-                ms: began.elapsed().as_secs_f64() * 1e3,
-                shared: size.versions as u64,
-                apart: size.versions_apart as u64,
-                bytes: size.bytes as u64,
-            });
+        // At least once, however short the queries are.
+        loop {
+            moments.push(look(began.elapsed().as_secs_f64() * 1e3));
+            if reader.is_finished() {
+                break;
+            }
             std::thread::sleep(LOOK.max(began.elapsed() / LOOKS));
         }
         reader.join().expect("a query does not panic")?;

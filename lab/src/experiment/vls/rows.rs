@@ -9,7 +9,8 @@ use crate::page::{Row, with};
 
 /// The rows of a cell.
 pub(super) fn of(cell: &Cell, figures: &Figures) -> Vec<Row> {
-    let base = Figures { variants: Vec::new(), references: Vec::new(), ..figures.clone() };
+    let (variants, separate, references) = Default::default();
+    let base = Figures { variants, separate, references, ..figures.clone() };
     let scan = match cell.share_percent {
         FULL => "full scans".to_owned(),
         share => format!("{share} % by index"),
@@ -24,6 +25,11 @@ pub(super) fn of(cell: &Cell, figures: &Figures) -> Vec<Row> {
                 "at_ms": of(|at| at.ms), "shared": of(|at| at.shared as f64),
                 "apart": of(|at| at.apart as f64),
             }))]
+        }
+        Part::Separate => {
+            let row =
+                |own: &super::cell::Separate| with(json!({ "variant": own.variant.name(), "kept": own }));
+            figures.separate.iter().map(row).collect()
         }
         Part::Opening => {
             [("a view", figures.opening.plain), ("a view that reads indexes", figures.opening.indexed)]

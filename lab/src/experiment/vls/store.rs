@@ -69,19 +69,21 @@ pub(super) fn range_of(records: u64, share_percent: u32) -> IndexRange {
 
 /// Records in the engine.
 pub(super) struct Store {
-    /// The engine, with one worker: the writer.
+    /// The engine, with a worker for each writer.
     pub engine: Arc<Engine>,
     /// Records.
     pub records: u64,
+    /// Writers that there may be.
+    pub writers: usize,
     _background: Background,
 }
 
 impl Store {
-    /// Fills a store, and indexes it.
-    pub(super) fn fill(records: u64, rng: &mut SmallRng) -> Result<Store> {
-        let (engine, _background) = Engine::unlogged(1, 1, Arc::new(SystemClock::new()));
-        let store = Store { engine, records, _background };
-        let mut writer = Writer::new(&store);
+    /// Fills a store for so many writers, and indexes it.
+    pub(super) fn fill(records: u64, writers: usize, rng: &mut SmallRng) -> Result<Store> {
+        let (engine, _background) = Engine::unlogged(1, writers, Arc::new(SystemClock::new()));
+        let store = Store { engine, records, writers, _background };
+        let mut writer = Writer::new(&store, 0);
         for number in 0..records {
             let puts = fields(number, rng);
             writer.put(key(number), puts.iter().map(|(name, value)| (*name, value.as_slice())))?;
@@ -95,22 +97,29 @@ impl Store {
     }
 }
 
-/// A writer that can update a record.
+/// A writer of records.
 pub(super) trait Update {
     /// Writes a field that is not indexed, drawn, of a record.
     fn update(&mut self, number: u64, rng: &mut SmallRng) -> Result<()>;
+    /// Writes the indexed field of a record.
+    fn move_to(&mut self, number: u64, value: u64) -> Result<()>;
+    /// Removes a record.
+    fn remove(&mut self, number: u64) -> Result<()>;
+    /// Inserts a record.
+    fn insert(&mut self, number: u64, rng: &mut SmallRng) -> Result<()>;
 }
 
-/// A writer of records.
+/// A writer of records in the engine.
 pub(super) struct Writer<'s> {
     store: &'s Store,
+    worker: usize,
     group: Group,
 }
 
 impl Writer<'_> {
-    /// A writer. There is one at a time.
-    pub(super) fn new(store: &Store) -> Writer<'_> {
-        Writer { store, group: Group::new() }
+    /// A writer. There is one at a time of each number.
+    pub(super) fn new(store: &Store, worker: usize) -> Writer<'_> {
+        Writer { store, worker, group: Group::new() }
     }
 
     /// Writes fields of a key.
@@ -119,14 +128,17 @@ impl Writer<'_> {
         key: Vec<u8>,
         fields: impl Iterator<Item = (&'v [u8], &'v [u8])>,
     ) -> Result<()> {
-        let hash = KeyHash::of(&key);
-        let write = |(field, value): (&'v [u8], &'v [u8])| Write::Key {
-            db: 0,
-            key: key.as_slice().into(),
-            change: Change::HashPut { field: field.into(), value: value.into() },
+        let put = |(field, value): (&'v [u8], &'v [u8])| Change::HashPut {
+            field: field.into(),
+            value: value.into(),
         };
-        let batch: Batch<'_> = fields.map(write).collect();
-        let session = self.store.engine.enter(0);
+        self.commit(&key, fields.map(put))
+    }
+
+    fn commit<'v>(&mut self, key: &[u8], changes: impl Iterator<Item = Change<'v>>) -> Result<()> {
+        let hash = KeyHash::of(key);
+        let batch: Batch<'_> = changes.map(|change| Write::Key { db: 0, key: key.into(), change }).collect();
+        let session = self.store.engine.enter(self.worker);
         let mut latched = session.latch_places(&[(0, hash)], Access::Write, 0);
         let committed = latched.commit(&batch, &mut self.group);
         latched.release();
@@ -140,5 +152,19 @@ impl Update for Writer<'_> {
         let name = FIELD_NAMES[1 + rng.random_range(0..FIELDS - 1)];
         let value = text(rng);
         self.put(key(number), std::iter::once((name, value.as_slice())))
+    }
+
+    fn move_to(&mut self, number: u64, value: u64) -> Result<()> {
+        let value = format!("{value:020}");
+        self.put(key(number), std::iter::once((FIELD_NAMES[0], value.as_bytes())))
+    }
+
+    fn remove(&mut self, number: u64) -> Result<()> {
+        self.commit(&key(number), std::iter::once(Change::Delete))
+    }
+
+    fn insert(&mut self, number: u64, rng: &mut SmallRng) -> Result<()> {
+        let puts = fields(number, rng);
+        self.put(key(number), puts.iter().map(|(name, value)| (*name, value.as_slice())))
     }
 }

@@ -3,11 +3,21 @@
 #![allow(clippy::unwrap_used)]
 
 use super::Vls;
-use super::cell::{Cell, FULL, Figures, Measured, Moment, Opening, Part, Remset, Turns, Variant};
+use super::cell::{Cell, FULL, Figures, Measured, Moment, Opening, Part, Remset, Turns, Variant, Work};
 use crate::experiment::{Experiment, ResultsOf, Wanted};
 
 fn cell(part: Part, share_percent: u32) -> Cell {
-    Cell { part, records: 1_000_000, queries: 8, share_percent, rate: 0, quick: false }
+    Cell {
+        part,
+        records: 1_000_000,
+        queries: 8,
+        share_percent,
+        rate: 0,
+        work: Work::Field,
+        writers: 1,
+        threads: 1,
+        quick: false,
+    }
 }
 
 fn pair(live: Measured, vls: Measured) -> Figures {
