@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::Course;
+use crate::published::Algorithm;
 use crate::server::{PeerName, Product};
 use crate::ycsb;
 
@@ -17,17 +18,45 @@ named! {
         TarnIncremental = "tarn-incremental",
         /// Tarn with `checkpoint-mode full`.
         TarnFull = "tarn-full",
+        /// The keyed store of the study with two copies of each value, by Hourglass.
+        PublishedHourglass = "published-hourglass",
+        /// The same by Piggyback.
+        PublishedPiggyback = "published-piggyback",
         /// The real one.
         RedisServer = "redis-server",
     }
 }
 
 impl Variant {
-    /// The server that it is.
+    /// The kind of server that it is: the published store takes the directives of redis-server.
     pub const fn product(self) -> Product {
+        if self.checkpoint_mode().is_some() { Product::Tarn } else { Product::RedisServer }
+    }
+
+    /// The algorithm, if it is the published store.
+    pub const fn algorithm(self) -> Option<Algorithm> {
         match self {
-            Variant::RedisServer => Product::RedisServer,
-            _ => Product::Tarn,
+            Variant::PublishedHourglass => Some(Algorithm::Hourglass),
+            Variant::PublishedPiggyback => Some(Algorithm::Piggyback),
+            _ => None,
+        }
+    }
+
+    /// True if its checkpoints have a pace: they are Tarn's, and no child process writes them.
+    pub const fn has_paces(self) -> bool {
+        matches!(self, Variant::TarnIncremental | Variant::TarnFull)
+    }
+
+    /// True if a part is about it. The published store does what figures 13 to 17 and latency need: it loads
+    /// no file, and has hashes of few fields only.
+    pub const fn has_part(self, part: Part) -> bool {
+        match self {
+            Variant::PublishedHourglass | Variant::PublishedPiggyback => {
+                matches!(part, Part::Latency | Part::Figures | Part::Overwrite)
+            }
+            // Of a store without changes, an incremental checkpoint has nothing to write.
+            Variant::TarnIncremental => !matches!(part, Part::Time),
+            _ => true,
         }
     }
 
@@ -37,7 +66,7 @@ impl Variant {
             Variant::TarnFork => Some("fork"),
             Variant::TarnIncremental => Some("incremental"),
             Variant::TarnFull => Some("full"),
-            Variant::RedisServer => None,
+            _ => None,
         }
     }
 
@@ -173,13 +202,26 @@ impl Cell {
     pub fn who(&self) -> Who {
         (self.variant, self.peer)
     }
+
+    /// Memory that the server needs at most while it takes no checkpoint.
+    pub const fn filled_bytes(&self) -> u64 {
+        let once = self.data.need_bytes();
+        match self.variant.algorithm() {
+            // A field has two pointers and bits, and under Piggyback two values.
+            Some(Algorithm::Hourglass) => once * 3 / 2,
+            Some(Algorithm::Piggyback) => once * 9 / 4,
+            None => once,
+        }
+    }
 }
 
 impl crate::experiment::Cell for Cell {
     fn need_bytes(&self) -> u64 {
         // All of the data may be in memory twice, or half of it.
         let once = self.data.need_bytes();
-        if self.part == Part::Overwrite { once * 2 } else { once * 3 / 2 }
+        let most = if self.part == Part::Overwrite { once * 2 } else { once * 3 / 2 };
+        // Of the published store, each value twice.
+        if self.variant.algorithm().is_some() { once * 9 / 4 } else { most }
     }
 
     fn is_quick(&self) -> bool {
@@ -194,7 +236,7 @@ impl crate::experiment::Cell for Cell {
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.part.name(), self.name())?;
-        if !self.variant.forks() {
+        if self.variant.has_paces() {
             write!(f, " {}", self.pace.name())?;
         }
         write!(f, ", {}", self.data)?;

@@ -1,9 +1,9 @@
 //! Question: what does a checkpoint of the store cost its clients meanwhile?
 //!
-//! Variables: the variant (Tarn in each mode of its checkpoints, redis-server), the pace, the size of the
-//! store, the share of updates, giant collections. Expected: latency, throughput and memory of Tarn hardly
-//! show whether a checkpoint is being taken, at any size; those of servers that fork do, the more the larger
-//! the store is.
+//! Variables: the variant (Tarn in each mode of its checkpoints, the published store, redis-server), the
+//! pace, the size of the store, the share of updates, giant collections. Expected: latency, throughput and
+//! memory of Tarn hardly show whether a checkpoint is being taken, at any size; those of servers that fork
+//! do, the more the larger the store is.
 //!
 //! ```text
 //!   plan: cells ─► trial: a server with its data ─► measure: a load with checkpoints
@@ -70,7 +70,12 @@ impl Store {
     /// The variants that are asked for and there, and the peers.
     fn variants(&self) -> Result<Vec<Who>> {
         let Store { setting, own, .. } = self;
-        let is_there = |variant: &Variant| is_asked(&own.variants, variant) && setting.has(variant.product());
+        let is_there = |variant: &Variant| match variant.algorithm() {
+            // It needs no server; but who names servers and no variants wants those only.
+            Some(_) => setting.options.servers.is_empty() || own.variants.contains(variant),
+            None => setting.has(variant.product()),
+        };
+        let is_there = |variant: &Variant| is_asked(&own.variants, variant) && is_there(variant);
         let mut variants = Vec::new();
         for variant in Variant::ALL.into_iter().filter(is_there) {
             match trial::refusal(setting, variant)? {
@@ -132,8 +137,8 @@ impl Experiment for Store {
         self.trials.retain(|trial| trial.data == cell.data);
         let own = self.trials.iter().position(|trial| trial.who == cell.who());
         let own = own.map(|place| self.trials.remove(place));
-        let base = if own.is_some() { cell.data.need_bytes() } else { 0 };
-        let need = cell.need_bytes() - base;
+        let base = if own.is_some() { cell.filled_bytes() } else { 0 };
+        let need = cell.need_bytes().saturating_sub(base);
         while process::available_bytes()? < need + SPARE_BYTES && !self.trials.is_empty() {
             self.trials.remove(0);
         }
@@ -185,7 +190,7 @@ fn fit_together(cells: &[Cell]) -> Result<bool> {
     let mut variants: Vec<Who> = cells.iter().map(Cell::who).collect();
     variants.sort();
     variants.dedup();
-    let base = cells.iter().map(|cell| cell.data.need_bytes()).max().unwrap_or_default();
+    let base = cells.iter().map(Cell::filled_bytes).max().unwrap_or_default();
     let most = cells.iter().map(Cell::need_bytes).max().unwrap_or_default();
     let need = base * variants.len().saturating_sub(1) as u64 + most + SPARE_BYTES;
     Ok(need <= process::available_bytes()?)

@@ -58,8 +58,8 @@ pub(super) fn giants(setting: &Setting, own: &Options) -> Vec<Data> {
 /// The paces at which a part measures a variant.
 fn paces(part: Part, variant: Variant) -> &'static [Pace] {
     match part {
-        // A forked child has one pace.
-        _ if variant.forks() => &[Pace::Fast],
+        // A forked child has one pace, and so has the published store.
+        _ if !variant.has_paces() => &[Pace::Fast],
         Part::Overwrite | Part::Giants => &[Pace::Quiet],
         Part::Time => &[Pace::Fast],
         Part::Saturated | Part::Latency | Part::Figures => &[Pace::Quiet, Pace::Fast],
@@ -78,11 +78,7 @@ pub(super) fn cells(
     let mut cells = Vec::new();
     let of_this = |part: &&Part| (**part == Part::Giants) == (data.kind != Kind::Records);
     for &part in parts.iter().filter(of_this) {
-        for &(variant, peer) in variants {
-            // Of a store without changes, an incremental checkpoint has nothing to write.
-            if part == Part::Time && variant == Variant::TarnIncremental {
-                continue;
-            }
+        for &(variant, peer) in variants.iter().filter(|(variant, _)| variant.has_part(part)) {
             for &pace in paces(part, variant) {
                 let update_percent = match part {
                     Part::Figures => PAPER_UPDATES,
@@ -93,7 +89,7 @@ pub(super) fn cells(
                 let (ycsb, quick) = (Requests::WholeRecords, setting.options.quick);
                 let cell = Cell { part, variant, peer, pace, data, update_percent, ycsb, quick };
                 cells.push(cell);
-                if part == Part::Figures && has_figure_15 && (variant.forks() || pace == Pace::Quiet) {
+                if part == Part::Figures && has_figure_15 && (!variant.has_paces() || pace == Pace::Quiet) {
                     let beyond = PAPER_UPDATES_BEYOND.iter();
                     cells.extend(beyond.map(|&update_percent| Cell { update_percent, ..cell }));
                 }

@@ -41,7 +41,8 @@ pub(super) fn of(results: &ResultsOf<Store>, quick: bool) -> Vec<Row> {
 
 fn of_cell(results: &ResultsOf<Store>, cell: &Cell, figures: &Figures) -> Vec<Row> {
     let name = cell.name();
-    let label = if cell.variant.forks() { name.to_owned() } else { format!("{name} {}", cell.pace.name()) };
+    let label =
+        if cell.variant.has_paces() { format!("{name} {}", cell.pace.name()) } else { name.to_owned() };
     // Figure 17 compares with fork, which is not there on every machine.
     let dump = |variant| {
         let other = results.find(&Cell { variant, peer: None, pace: Pace::Fast, ..*cell })?;

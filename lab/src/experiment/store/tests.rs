@@ -41,14 +41,37 @@ fn measurements_of_other_requests_are_left_out() {
     assert_eq!(rest.lines.len(), all.lines.len() - 1);
 }
 
+/// The experiment where no server is installed.
+fn asked(words: &[&str]) -> (Setting, Options) {
+    let command = Options::augment_args(setting::Options::augment_args(clap::Command::new("store")));
+    let found = command.get_matches_from([&["store"], words].concat());
+    let own = Options::from_arg_matches(&found).expect("the options are valid");
+    let options = setting::Options::from_arg_matches(&found).expect("the options are valid");
+    (Setting::of(Vec::new(), options).expect("there is a directory for temporary files"), own)
+}
+
+#[test]
+fn the_published_store_needs_no_server_and_takes_part_where_it_can() {
+    let of = |words: &[&str]| {
+        let (setting, own) = asked(words);
+        let cells = Store::new(setting, own).plan().expect("there is a plan");
+        cells.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let cells = of(&["--sizes", "1", "--scale", "0.001", "--variants", "published-hourglass"]);
+    let figures = [10, 20, 30, 40, 50]
+        .map(|updates| format!("figures: published-hourglass, 1 000 records, {updates} % updates"));
+    let others = ["latency", "overwrite"].map(|part| format!("{part}: published-hourglass, 1 000 records"));
+    assert_eq!(cells, [&others[..1], &figures, &others[1..]].concat());
+    assert!(of(&["--only", "figures"]).iter().all(|cell| cell.contains("published-")));
+    assert!(of(&["--only", "giants,time,saturated"]).is_empty());
+    assert!(of(&["--only", "figures", "--servers", "tarn"]).is_empty());
+    assert!(!of(&["--servers", "tarn", "--variants", "published-piggyback"]).is_empty());
+}
+
 #[test]
 fn the_sizes_are_those_of_the_paper_with_full_and_a_quarter_of_most_without() {
     let of = |words: &[&str]| {
-        let command = Options::augment_args(setting::Options::augment_args(clap::Command::new("store")));
-        let found = command.get_matches_from([&["store"], words].concat());
-        let own = Options::from_arg_matches(&found).expect("the options are valid");
-        let options = setting::Options::from_arg_matches(&found).expect("the options are valid");
-        let setting = Setting::of(Vec::new(), options).expect("there is a directory for temporary files");
+        let (setting, own) = asked(words);
         let sizes = plan::sizes(&setting, &own);
         let figure_15 = plan::figure_15(&setting, &sizes).map(|data| data.count);
         (sizes.iter().map(|data| data.count / 1000).collect::<Vec<_>>(), figure_15)

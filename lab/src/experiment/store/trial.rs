@@ -3,8 +3,9 @@
 use super::cell::{Data, Kind, Pace, Variant, Who};
 use super::requests;
 use crate::checkpoint::{Ask, Trial};
-use crate::error::Result;
-use crate::server::{Persistence, Product, Server};
+use crate::error::{IoContext, Result};
+use crate::published::Algorithm;
+use crate::server::{Persistence, Product, Server, Subject};
 use crate::setting::{Setting, fill_silently};
 
 /// A server with its data.
@@ -31,7 +32,10 @@ impl Filled {
     /// Starts a server and fills it.
     pub(super) fn start(setting: &Setting, who: Who, data: Data) -> Result<Filled> {
         let (variant, peer) = who;
-        let (mut plan, dir) = setting.plan_for(variant.product(), peer, Persistence::None)?;
+        let (mut plan, dir) = match variant.algorithm() {
+            Some(algorithm) => setting.plan_of(&published(variant, algorithm)?, Persistence::None)?,
+            None => setting.plan_for(variant.product(), peer, Persistence::None)?,
+        };
         plan.directives = match variant.checkpoint_mode() {
             Some(mode) => vec![("checkpoint-mode", mode.to_owned())],
             // Ours does not compress either: the same bytes for all.
@@ -55,6 +59,14 @@ impl Filled {
         }
         Ok(())
     }
+}
+
+/// The published store, which is a command of this program.
+fn published(variant: Variant, algorithm: Algorithm) -> Result<Subject> {
+    let binary = std::env::current_exe().doing(|| "find this program".to_owned())?;
+    let arguments = ["published-store", "--algorithm", algorithm.name()].map(str::to_owned).to_vec();
+    let name = variant.name().to_owned();
+    Ok(Subject { name, forks: false, arguments, ..Subject::new(variant.product(), &binary) })
 }
 
 fn fill(server: &Server, data: Data, seed: u64) -> Result<()> {
