@@ -50,6 +50,8 @@
 //! | [`Hourglass`] | swaps two pointers | as Zigzag | 2 | what has changed |
 //! | [`Piggyback`] | swaps two pointers | as Zigzag | 2 | all rows |
 //! | [`PublishedHourglass`] | swaps two pointers | as Zigzag, and two bits | 2 | what has changed |
+//! | [`WriteProtection`] | protects all pages | the first to a page waits for its copy | 2 | all rows |
+//! | [`AsyncWriteProtection`] | copies the written pages | in place; the kernel notes the page | 2 | what has changed |
 //! | [`PublishedPiggyback`] | swaps two pointers | as Zigzag, and a tag | 2 | all rows |
 //!
 //! The two published forms are those of the study to the letter; Hourglass and Piggyback improve on them.
@@ -109,6 +111,8 @@ mod pair;
 pub mod paired;
 mod piggyback;
 mod ping_pong;
+#[cfg(not(loom))]
+mod protection;
 mod published;
 mod records;
 mod rows;
@@ -130,6 +134,8 @@ pub use hourglass::Hourglass;
 pub use naive::Naive;
 pub use piggyback::Piggyback;
 pub use ping_pong::PingPong;
+#[cfg(not(loom))]
+pub use protection::{AsyncWriteProtection, WriteProtection};
 pub use published::{PublishedHourglass, PublishedPiggyback};
 pub use records::{Kept, RecordBatch, RecordScan, Records};
 pub use shape::Shape;

@@ -15,6 +15,8 @@ pub(crate) struct Rows {
     /// The rows, and before and after them some words that make row 0 begin at a pair of cache lines.
     words: Vec<AtomicU64>,
     first: usize,
+    /// Words of all rows.
+    count: usize,
     fields: usize,
 }
 
@@ -25,18 +27,52 @@ const ALIGN_WORDS: usize = if cfg!(loom) { 1 } else { 128 / size_of::<u64>() };
 impl Rows {
     /// All zeros.
     pub(crate) fn new(shape: Shape) -> Result<Rows, SnapshotError> {
+        Rows::aligned(shape, ALIGN_WORDS)
+    }
+
+    /// All zeros, in whole pages that nothing else is in.
+    #[cfg(not(loom))]
+    pub(crate) fn in_pages(shape: Shape, page_bytes: usize) -> Result<Rows, SnapshotError> {
+        Rows::aligned(shape, page_bytes / size_of::<u64>())
+    }
+
+    fn aligned(shape: Shape, align_words: usize) -> Result<Rows, SnapshotError> {
         let Shape { rows, fields } = shape;
         // Also for a copy that was not counted with others.
         memory::check(shape, 1)?;
-        let count = rows.checked_mul(fields).ok_or_else(|| memory::refused(shape, 1))?;
-        let words: Vec<AtomicU64> = memory::zeros(count.saturating_add(ALIGN_WORDS - 1), shape)?;
-        let first = words.as_ptr().align_offset(ALIGN_WORDS * size_of::<u64>()).min(ALIGN_WORDS - 1);
-        Ok(Rows { words, first, fields })
+        let refused = || memory::refused(shape, 1);
+        let count = rows.checked_mul(fields).ok_or_else(refused)?;
+        let padded = count.checked_next_multiple_of(align_words).ok_or_else(refused)?;
+        let words: Vec<AtomicU64> = memory::zeros(padded.saturating_add(align_words - 1), shape)?;
+        let first = words.as_ptr().align_offset(align_words * size_of::<u64>()).min(align_words - 1);
+        Ok(Rows { words, first, count, fields })
+    }
+
+    /// The number of pages that the rows are in.
+    #[cfg(not(loom))]
+    pub(crate) fn pages(&self, page_bytes: usize) -> usize {
+        (self.count * size_of::<u64>()).div_ceil(page_bytes)
+    }
+
+    /// The rows and what fills their last page. REQUIRES: they were made in pages of this size.
+    #[cfg(not(loom))]
+    pub(crate) fn whole_pages(&self, page_bytes: usize) -> &[AtomicU64] {
+        &self.words[self.first..][..self.pages(page_bytes) * (page_bytes / size_of::<u64>())]
+    }
+
+    /// Copies a page from `other`. REQUIRES: both were made in pages of this size.
+    #[cfg(not(loom))]
+    pub(crate) fn copy_page(&self, page: usize, page_bytes: usize, other: &Rows) {
+        let words = page_bytes / size_of::<u64>();
+        let at = |rows: &Rows| rows.first + page * words;
+        for (to, from) in self.words[at(self)..][..words].iter().zip(&other.words[at(other)..][..words]) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 
     /// All fields of all rows.
     pub(crate) fn words(&self) -> &[AtomicU64] {
-        &self.words[self.first..self.words.len() + self.first + 1 - ALIGN_WORDS]
+        &self.words[self.first..][..self.count]
     }
 
     #[inline]

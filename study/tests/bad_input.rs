@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tarn_study::vls::{self, StoreError};
 use tarn_study::{
-    Algorithm, Array, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, PublishedHourglass,
-    PublishedPiggyback, Shape, SnapshotError, Zigzag,
+    Algorithm, Array, AsyncWriteProtection, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong,
+    PublishedHourglass, PublishedPiggyback, Shape, SnapshotError, WriteProtection, Zigzag,
 };
 
 #[test]
@@ -45,6 +45,8 @@ fn rows_beyond_memory_are_refused() {
         refuses::<Piggyback>(rows);
         refuses::<PublishedHourglass>(rows);
         refuses::<PublishedPiggyback>(rows);
+        refuses::<WriteProtection>(rows);
+        refuses::<AsyncWriteProtection>(rows);
     }
 }
 
@@ -117,4 +119,6 @@ fn a_panic_spoils_no_later_snapshot() {
     panics::<Piggyback>();
     panics::<PublishedHourglass>();
     panics::<PublishedPiggyback>();
+    panics::<WriteProtection>();
+    panics::<AsyncWriteProtection>();
 }

@@ -10,8 +10,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tarn_study::checkpoint::{CheckpointDir, CheckpointError, CheckpointReader};
 use tarn_study::{
-    Algorithm, Array, Client, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, PublishedHourglass,
-    PublishedPiggyback, Shape, SnapshotError, Zigzag,
+    Algorithm, Array, AsyncWriteProtection, Client, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback,
+    PingPong, PublishedHourglass, PublishedPiggyback, Shape, SnapshotError, WriteProtection, Zigzag,
 };
 
 /// All rows of a checkpoint.
@@ -110,6 +110,8 @@ checkpoints! {
     checkpoints_of_piggyback_are_the_array_at_the_cut: Piggyback,
     checkpoints_of_published_hourglass_are_the_array_at_the_cut: PublishedHourglass,
     checkpoints_of_published_piggyback_are_the_array_at_the_cut: PublishedPiggyback,
+    checkpoints_of_write_protection_are_the_array_at_the_cut: WriteProtection,
+    checkpoints_of_async_write_protection_are_the_array_at_the_cut: AsyncWriteProtection,
 }
 
 /// A checkpoint that fails after its snapshot was traversed, and one between which and the next a snapshot
@@ -156,6 +158,8 @@ fn what_was_traversed_is_in_the_next_checkpoint_or_that_is_refused() {
     traversed::<Piggyback>();
     traversed::<PublishedHourglass>();
     traversed::<PublishedPiggyback>();
+    traversed::<WriteProtection>();
+    traversed::<AsyncWriteProtection>();
 }
 
 #[test]

@@ -18,8 +18,8 @@ use tarn_study::transaction::{
     Calc, Cpr, PartialCalc, Store, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
 };
 use tarn_study::{
-    Algorithm, Array, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, PublishedHourglass,
-    PublishedPiggyback, Shape, SnapshotError, Zigzag,
+    Algorithm, Array, AsyncWriteProtection, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong,
+    PublishedHourglass, PublishedPiggyback, Shape, SnapshotError, WriteProtection, Zigzag,
 };
 
 /// The number of failures of each kind. Each needs about [`ROWS`] times [`ROW_BYTES`].
@@ -190,6 +190,8 @@ fn snapshots_that_fail_leave_nothing_behind() {
     of_array::<Piggyback>();
     of_array::<PublishedHourglass>();
     of_array::<PublishedPiggyback>();
+    of_array::<WriteProtection>();
+    of_array::<AsyncWriteProtection>();
     of_store::<Calc>();
     of_store::<PartialCalc>();
     of_store::<Cpr>();

@@ -33,6 +33,10 @@ named! {
         PublishedHourglass = "HG-bits" | "hg-bits",
         /// Piggyback as published, with 2-bit tags.
         PublishedPiggyback = "PB-tags" | "pb-tags",
+        /// Write protection of pages.
+        WriteProtection = "WP" | "wp",
+        /// Write protection of pages that the kernel lifts itself.
+        AsyncWriteProtection = "WP-async" | "wp-async",
         /// CALC.
         Calc = "CALC" | "calc",
         /// Virtual Hourglass.
@@ -51,7 +55,12 @@ impl Algorithm {
     pub const PHYSICAL: [Algorithm; 7] = *Algorithm::ALL.first_chunk().expect("they come first");
 
     /// Others that take snapshots of such clients, which the study has not measured as they are here.
-    pub const OTHERS: [Algorithm; 2] = [Algorithm::PublishedHourglass, Algorithm::PublishedPiggyback];
+    pub const OTHERS: [Algorithm; 4] = [
+        Algorithm::PublishedHourglass,
+        Algorithm::PublishedPiggyback,
+        Algorithm::WriteProtection,
+        Algorithm::AsyncWriteProtection,
+    ];
 
     /// Those that take snapshots of transactions.
     pub const VIRTUAL: [Algorithm; 5] = *Algorithm::ALL.last_chunk().expect("they come last");
@@ -63,6 +72,7 @@ impl Algorithm {
             Algorithm::PingPong
                 | Algorithm::Hourglass
                 | Algorithm::PublishedHourglass
+                | Algorithm::AsyncWriteProtection
                 | Algorithm::VirtualHourglass
                 | Algorithm::PartialCalc
         )

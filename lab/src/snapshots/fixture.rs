@@ -19,6 +19,7 @@ const fn costs(algorithm: Algorithm) -> (f64, f64, f64) {
         Algorithm::Hourglass => (23.0, 0.0, 2.0),
         Algorithm::Piggyback => (24.0, 0.0, 2.0),
         Algorithm::PublishedHourglass | Algorithm::PublishedPiggyback => (40.0, 0.0, 2.0),
+        Algorithm::WriteProtection | Algorithm::AsyncWriteProtection => (21.0, 5_000.0, 2.0),
         _ => (0.0, 0.0, 2.0),
     }
 }

@@ -2,7 +2,8 @@
 
 use tarn_study::transaction::{Calc, Cpr, PartialCalc, VirtualHourglass, VirtualPiggyback};
 use tarn_study::{
-    CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, PublishedHourglass, PublishedPiggyback, Zigzag,
+    AsyncWriteProtection, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, PublishedHourglass,
+    PublishedPiggyback, Shape, SnapshotError, WriteProtection, Zigzag,
 };
 
 use super::cell::{Algorithm, Cell, Figures, Place, Task};
@@ -38,6 +39,8 @@ fn measure(cell: &Cell, place: &Place) -> Result<Figures> {
         (_, Algorithm::Piggyback) => measure_physical::<Piggyback>(cell, place),
         (_, Algorithm::PublishedHourglass) => measure_physical::<PublishedHourglass>(cell, place),
         (_, Algorithm::PublishedPiggyback) => measure_physical::<PublishedPiggyback>(cell, place),
+        (_, Algorithm::WriteProtection) => measure_physical::<WriteProtection>(cell, place),
+        (_, Algorithm::AsyncWriteProtection) => measure_physical::<AsyncWriteProtection>(cell, place),
         (
             _,
             Algorithm::Calc
@@ -46,6 +49,16 @@ fn measure(cell: &Cell, place: &Place) -> Result<Figures> {
             | Algorithm::PartialCalc
             | Algorithm::Cpr,
         ) => refuse("its algorithm takes snapshots of transactions only"),
+    }
+}
+
+/// Why this machine cannot run an algorithm, where its kernel refuses what the algorithm needs.
+pub(super) fn refused(algorithm: Algorithm) -> Option<SnapshotError> {
+    let tiny = Shape { rows: 64, fields: 8 };
+    match algorithm {
+        Algorithm::WriteProtection => <WriteProtection as tarn_study::Algorithm>::new(tiny).err(),
+        Algorithm::AsyncWriteProtection => <AsyncWriteProtection as tarn_study::Algorithm>::new(tiny).err(),
+        _ => None,
     }
 }
 

@@ -6,6 +6,7 @@ use tempfile::TempDir;
 
 use super::cell::{Algorithm, Cell, Figures, Place, Results};
 use super::compare::{self, data::Study};
+use super::measure::refused;
 use super::plan::{Figure, Point, Scale, points};
 use super::rows;
 use crate::error::{IoContext, Result};
@@ -109,6 +110,16 @@ impl Experiment for Snapshots {
     }
 
     fn prepare(&mut self, todo: &mut Vec<Cell>, _: &mut Report) -> Result<()> {
+        for algorithm in Algorithm::OTHERS {
+            let is_its = |cell: &Cell| cell.algorithm == algorithm;
+            if let Some(why) = refused(algorithm).filter(|_| todo.iter().any(is_its)) {
+                eprintln!(
+                    "left out: the cells of {}, as this machine cannot run it: {why}",
+                    algorithm.name()
+                );
+                todo.retain(|cell| !is_its(cell));
+            }
+        }
         if let Some(why) = machine::no_huge_pages().filter(|_| todo.iter().any(|cell| cell.huge_pages)) {
             eprintln!("the cells with huge pages are left out: {why}");
             todo.retain(|cell| !cell.huge_pages);
