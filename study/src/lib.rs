@@ -51,7 +51,8 @@
 //! | [`Piggyback`] | swaps two pointers | as Zigzag | 2 | all rows |
 //! | [`PublishedHourglass`] | swaps two pointers | as Zigzag, and two bits | 2 | what has changed |
 //! | [`WriteProtection`] | protects all pages | the first to a page waits for its copy | 2 | all rows |
-//! | [`AsyncWriteProtection`] | copies the written pages | in place; the kernel notes the page | 2 | what has changed |
+//! | [`AsyncWriteProtection`] | copies the written pages | in place; the kernel notes the page | 2 | what has
+//! changed |
 //! | [`PublishedPiggyback`] | swaps two pointers | as Zigzag, and a tag | 2 | all rows |
 //!
 //! The two published forms are those of the study to the letter; Hourglass and Piggyback improve on them.

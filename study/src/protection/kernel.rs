@@ -137,8 +137,8 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // To close the descriptor does not suffice: a forked child may have it, too. If this fails, nothing is
-        // left to try.
+        // To close the descriptor does not suffice: a forked child may have it, too. If this fails, nothing
+        // is left to try.
         let _ = self.give_up();
     }
 }

@@ -2,7 +2,8 @@
 //! copies do, and no page table is copied.
 //!
 //! - [`WriteProtection`]: a write to a protected page waits until a thread of ours has copied the page aside.
-//! - [`AsyncWriteProtection`]: the kernel lifts the protection itself, and says later which pages were written.
+//! - [`AsyncWriteProtection`]: the kernel lifts the protection itself, and says later which pages were
+//!   written.
 //!
 //! Both need Linux: 5.7 for the first, 6.7 for the second. Where the kernel or its settings refuse, the array
 //! cannot be made, and the error says so.

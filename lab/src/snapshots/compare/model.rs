@@ -56,7 +56,8 @@ pub(crate) fn lines(algorithm: Algorithm, row_bytes: usize) -> Option<Lines> {
         Algorithm::PublishedHourglass => lines(row + 2, row + 2, 2, "the row in one of two copies, two bits"),
         // published/piggyback.rs: `change` changes the word of a tag by compare-and-swap.
         Algorithm::PublishedPiggyback => lines(row + 1, row + 1, 1, "the row in one of two copies, a tag"),
-        // protection/synchronous.rs: `settle` copies the page. protection/asynchronous.rs: the kernel notes it.
+        // protection/synchronous.rs: `settle` copies the page. protection/asynchronous.rs: the kernel notes
+        // it.
         Algorithm::WriteProtection => {
             let page = 2 * PAGE_BYTES / LINE_BYTES;
             lines(page, row, page / 2, "the row; first of a page: the handler reads and writes 4 KiB")
