@@ -12,7 +12,7 @@ use crate::error::{LabError, Result};
 use crate::experiment::contract::{self, Experiment, Wanted};
 use crate::experiment::{
     compare, durability, machine, memory, persistence, ratios, recovery, stalls, store, throughput, vls, vtc,
-    workers,
+    workers, ycsb_control,
 };
 use crate::interrupt;
 use crate::process;
@@ -160,6 +160,11 @@ experiments! {
     /// The cost of a worker of the engine to the others, in this process.
     Workers(Continued<workers::Options>) = workers::Workers, "`tarn lab run workers`",
         |own: Continued<_>| start(own.asked, own.again, |setting, own| workers::Workers { setting, own });
+    /// The load of the laboratory beside the real YCSB: the same requests, at the same cost to the server.
+    YcsbControl(Continued<ycsb_control::Options>) = ycsb_control::YcsbControl, "`tarn lab run ycsb-control`",
+        |own: Continued<_>| {
+            start(own.asked, own.again, |setting, own| ycsb_control::YcsbControl { setting, own })
+        };
     /// Algorithms that take snapshots of an array of rows: the comparative study, figure by figure.
     Snapshots(snapshots::Options) = snapshots::Snapshots, "`tarn lab run snapshots`", study;
 }

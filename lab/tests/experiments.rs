@@ -138,6 +138,28 @@ fn the_experiments_with_variants_measure_a_peer_beside_the_real_one() {
 }
 
 #[test]
+fn the_control_runs_ycsb_or_says_how_it_is_fetched() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = text(&dir.path().join("runs.jsonl"));
+    let own = ["run", "ycsb-control", "--servers", "tarn", "--tarn", "/bin/sh", "--json", &json];
+    let error = error_of(&[&own[..], &["--classes", "/no/such"]].concat());
+    assert!(error.contains("/no/such/lib is missing: mvn -q -f lab/ycsb process-classes"), "{error}");
+    let classes = Path::new(env!("CARGO_MANIFEST_DIR")).join("ycsb/target");
+    if !classes.join("lib").is_dir() || on_path("java").is_none() {
+        println!("there is no YCSB to try: mvn -q -f lab/ycsb process-classes, and Java");
+        return;
+    }
+    let runs = runs("ycsb-control", &["--seconds", "0.3", "--rate", "1000", "--classes", &text(&classes)]);
+    for run in &runs {
+        let calls = |name: &str| run["figures"]["calls"][name].as_u64().unwrap();
+        assert!(calls("hgetall") > 0 && calls("hmset") > 0, "{run}");
+        assert!(run["figures"]["mean_us"].as_f64().unwrap() > 0.0, "{run}");
+    }
+    let by = |name: &str| runs.iter().filter(|run| run["parameters"]["generator"] == name).count();
+    assert!(by("ours") == by("ycsb") && (runs.is_empty() || by("ycsb") > 0));
+}
+
+#[test]
 fn two_builds_are_compared_and_held_against_the_limit() {
     let Some(tarn) = std::env::var_os("TARN_BINARY") else {
         println!("there is no server to try: no TARN_BINARY");

@@ -14,5 +14,6 @@ pub mod throughput;
 pub mod vls;
 pub mod vtc;
 pub mod workers;
+pub mod ycsb_control;
 
 pub use contract::{Cell, Experiment, LineOf, Measured, ResultsOf, Wanted, row, scale_fact};
