@@ -18,7 +18,7 @@ use crate::interrupt;
 use crate::process;
 use crate::published;
 use crate::report::{Report, table};
-use crate::reproduce::{self, ReproduceArgs};
+use crate::reproduce::{self, Pages, ReproduceArgs};
 use crate::setting::{Options, Setting};
 use crate::snapshots;
 
@@ -107,6 +107,12 @@ macro_rules! experiments {
         fn report(own: &ReportOptions) -> Result<()> {
             match own.experiment {
                 $(Drawn::$name => draw::<$experiment>(own),)+
+            }
+        }
+
+        fn claims(name: &str, json: &Path) -> Result<String> {
+            match Drawn::from_str(name, false).map_err(LabError::Arguments)? {
+                $(Drawn::$name => contract::claims::<$experiment>(json),)+
             }
         }
 
@@ -258,7 +264,7 @@ pub fn execute(cli: LabCli) -> Result<Conclusion> {
             return Ok(Conclusion { goals_missed, broken: 0, strict: true });
         }
         Command::Reproduce(own) => {
-            let broken = reproduce::run(&own, &draw_named)?;
+            let broken = reproduce::run(&own, &Pages { draw: &draw_named, claims: &claims })?;
             return Ok(Conclusion { broken, ..Conclusion::default() });
         }
         Command::Run { experiment } => return run_experiment(*experiment),

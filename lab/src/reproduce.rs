@@ -23,6 +23,14 @@ use crate::interrupt;
 use crate::report::table;
 use crate::results;
 
+/// The head of the page of statements.
+const CLAIMS: &str = "\
+# What holds, and what does not
+
+Each statement of the five papers that the laboratory can judge, each number that they publish, and each
+target of Tarn, held against one run. `tarn lab reproduce DIRECTORY --draw --claims FILE` writes this page
+from the committed results; [README.md](README.md) says how these are made.
+";
 /// The level of compression: results are written once.
 const LEVEL: i32 = 19;
 
@@ -112,6 +120,9 @@ pub struct ReproduceArgs {
     /// Measure nothing: draw every report again from the results in the directory.
     #[arg(long)]
     draw: bool,
+    /// Write a page that says of each published statement and each target whether it holds.
+    #[arg(long, value_name = "FILE")]
+    claims: Option<PathBuf>,
     /// Put data under this directory; it should be on the disk that is to be measured.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -141,17 +152,22 @@ struct Done {
     seconds: u64,
 }
 
-/// The report of an experiment: its name, its results, and the page to write.
-pub type Draw<'d> = &'d dyn Fn(&str, &Path, &Path) -> Result<()>;
+/// The pages that are made of the results of an experiment, by its name.
+pub struct Pages<'p> {
+    /// Draws the report of a file of results, and writes it.
+    pub draw: &'p dyn Fn(&str, &Path, &Path) -> Result<()>,
+    /// Says of each published statement and each target whether it holds.
+    pub claims: &'p dyn Fn(&str, &Path) -> Result<String>,
+}
 
 /// Runs the steps that are not done yet, and draws. Returns how many failed.
-pub fn run(args: &ReproduceArgs, draw: Draw<'_>) -> Result<usize> {
+pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<usize> {
     let dir = &args.results;
     fs::create_dir_all(dir).at(dir)?;
     let mut manifest = Manifest::read(args)?;
     let asked = |step: &&Step| args.only.is_empty() || args.only.iter().any(|own| own == step.experiment);
     let steps: Vec<&Step> = STEPS.iter().filter(asked).collect();
-    let mut failed = Vec::new();
+    let (mut failed, mut claims) = (Vec::new(), CLAIMS.to_owned());
     // Minutes of the steps that were run here, as estimated and as they were.
     let (mut estimated, mut taken) = (0.0, 0.0);
     for (place, step) in steps.iter().enumerate() {
@@ -182,10 +198,14 @@ pub fn run(args: &ReproduceArgs, draw: Draw<'_>) -> Result<usize> {
         let json = packed(dir, name);
         if json.is_file() {
             write_rows(&json, &dir.join(format!("{name}.csv")))?;
-            draw(name, &json, &dir.join(format!("{name}.html")))?;
+            (pages.draw)(name, &json, &dir.join(format!("{name}.html")))?;
+            claims += &format!("\n{}", (pages.claims)(name, &json)?);
         } else if args.draw {
             eprintln!("{name} is not measured in {}", dir.display());
         }
+    }
+    if let Some(path) = &args.claims {
+        fs::write(path, claims).at(path)?;
     }
     manifest.print();
     if !failed.is_empty() {
@@ -332,7 +352,15 @@ mod tests {
 
     fn args(dir: &Path) -> ReproduceArgs {
         let results = dir.to_owned();
-        ReproduceArgs { results, scale: Scale::Quick, only: Vec::new(), draw: true, dir: None, seed: 1 }
+        ReproduceArgs {
+            results,
+            scale: Scale::Quick,
+            only: Vec::new(),
+            draw: true,
+            claims: None,
+            dir: None,
+            seed: 1,
+        }
     }
 
     #[test]
@@ -351,7 +379,11 @@ mod tests {
             drawn.borrow_mut().push((name.to_owned(), results::text(json)?, out.to_owned()));
             Ok(())
         };
-        assert_eq!(run(&args(dir.path()), &draw).unwrap(), 0);
+        let claims = |name: &str, _: &Path| Ok(format!("## {name}\n"));
+        let page = dir.path().join("claims.md");
+        let asked = ReproduceArgs { claims: Some(page.clone()), ..args(dir.path()) };
+        assert_eq!(run(&asked, &Pages { draw: &draw, claims: &claims }).unwrap(), 0);
+        assert!(fs::read_to_string(page).unwrap().ends_with("\n\n## machine\n"));
         let expected = ("machine".to_owned(), format!("{line}\n"), dir.path().join("machine.html"));
         assert_eq!(*drawn.borrow(), [expected]);
         let rows = fs::read_to_string(dir.path().join("machine.csv")).unwrap();
@@ -363,11 +395,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let text = "{\"scale\":\"small\",\"seed\":3,\"done\":[]}";
         fs::write(dir.path().join("manifest.json"), text).unwrap();
+        let nothing = Pages { draw: &|_, _, _| Ok(()), claims: &|_, _| Ok(String::new()) };
         let asked = ReproduceArgs { draw: false, only: vec!["machine".to_owned()], ..args(dir.path()) };
-        let error = run(&asked, &|_, _, _| Ok(())).unwrap_err().to_string();
+        let error = run(&asked, &nothing).unwrap_err().to_string();
         assert!(error.contains("was begun with --scale small --seed 3"), "{error}");
         fs::write(dir.path().join("manifest.json"), "{}").unwrap();
-        let error = run(&asked, &|_, _, _| Ok(())).unwrap_err().to_string();
+        let error = run(&asked, &nothing).unwrap_err().to_string();
         assert!(error.contains("manifest.json: missing field"), "{error}");
     }
 }

@@ -340,6 +340,25 @@ fn of_newest<C: Cell, F>(results: &Results<C, F>, wanted: Wanted) -> Wanted {
     Wanted { quick: wanted.quick || newest, ..wanted }
 }
 
+/// The statements of the papers and the targets of the design, each with whether it holds for the newest
+/// results of a file, as a part of a page in Markdown.
+pub fn claims<E: Experiment>(json: &Path) -> Result<String> {
+    if !E::CONTINUES {
+        let mut results = Results::<Value, Value>::read_some(json, E::NAME)?;
+        results.lines.retain(|line| !line.cell.is_null());
+        let (list, rows, _) = html_of_lines::<E>(&results);
+        let facts = results.facts(&results.lines.iter().collect::<Vec<_>>());
+        return Ok(page::claims(&list, &rows, &facts, &[]));
+    }
+    let results = ResultsOf::<E>::read_some(json, E::NAME)?;
+    let wanted = of_newest(&results, Wanted::default());
+    let (list, rows) = rows_and_list::<E>(&results, wanted);
+    let lines: Vec<_> = results.lines.iter().collect();
+    let mut facts = results.facts(&lines);
+    facts.extend(E::facts(&results, &lines, wanted));
+    Ok(page::claims(&list, &rows, &facts, &E::remarks(&results, wanted).0))
+}
+
 /// The page of some results.
 pub fn html<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted) -> String {
     let wanted = of_newest(results, wanted);

@@ -255,6 +255,10 @@ pub(crate) struct Printed {
     pub each: String,
     /// The word where there is no number, if this column has a text in the row that is compared.
     pub failed: Option<[String; 2]>,
+    /// The least and the most of our values for which the published statement holds here. Without them the
+    /// number is only shown beside ours.
+    pub at_least: Option<f64>,
+    pub at_most: Option<f64>,
     /// Why it may differ.
     #[serde(default)]
     pub why: String,

@@ -44,6 +44,8 @@ pub struct Remark {
     pub part: String,
     /// `same`, `unclear`, `differs` or `left-out`.
     pub class: &'static str,
+    /// The statement of the paper, alone.
+    pub claim: String,
     /// The sentence.
     pub text: String,
     /// Details, line by line.
@@ -256,6 +258,55 @@ fn table_of(grid: &Grid, id: &str) -> Markup {
             }
         }
     }
+}
+
+/// The statements of the papers and the targets of the design as a part of a page in Markdown, each with
+/// whether it holds for these measurements.
+pub(crate) fn claims(list: &List, rows: &Rows, facts: &Facts, remarks: &[Remark]) -> String {
+    let mut text = format!("## {}\n\n", list.title);
+    for (name, value) in
+        facts.iter().filter(|(name, _)| ["machine", "settings", "commit", "scale"].contains(name))
+    {
+        text += &format!("- {name}: {value}\n");
+    }
+    let judged = remarks.iter().filter_map(|remark| {
+        let verdict = match remark.class {
+            "same" => "holds",
+            "unclear" => "not told apart from it",
+            "differs" => "does not hold",
+            _ => return None,
+        };
+        Some(vec![remark.claim.clone(), verdict.to_owned(), remark.lines.join("; ")])
+    });
+    text += &markdown(&["published statement", "here", "where it does not, and why"], judged);
+    let printed = list.printed.iter().map(|own| {
+        let (measured, holds) = (measured(list, rows, own), tables::holds(list, rows, own).to_owned());
+        let what = format!("{}: {}", own.figure, own.what);
+        vec![what, own.printed.clone(), measured, holds, own.why.clone(), own.source.text()]
+    });
+    let heads = ["published number", "published", "measured", "here", "why it may differ", "source"];
+    text += &markdown(&heads, printed);
+    let goals = judge(list, rows);
+    let goals = goals.iter().map(|goal| {
+        let met = if goal.is_met() { "met" } else { "**missed**" }.to_owned();
+        vec![goal.what.clone(), goal.text(), goal.bound.text(&goal.unit), met, goal.note.clone()]
+    });
+    text + &markdown(&["target of Tarn", "figure", "bound", "here", "note"], goals)
+}
+
+/// A table; nothing if it has no rows.
+fn markdown(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let line = |cells: &[String]| {
+        let cells: Vec<String> =
+            cells.iter().map(|cell| cell.replace('|', "\\|").replace('\n', " ")).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let rows: String = rows.map(|row| line(&row)).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let heads: Vec<String> = heads.iter().map(|&head| head.to_owned()).collect();
+    format!("\n{}{}{rows}", line(&heads), line(&vec!["---".to_owned(); heads.len()]))
 }
 
 /// Prints the tables that a list has for the end of a run.

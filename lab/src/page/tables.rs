@@ -120,6 +120,24 @@ pub(super) fn measured(list: &List, rows: &Rows, printed: &Printed) -> String {
     if names.is_empty() { one(&|_| false) } else { names.iter().map(each).collect::<Vec<_>>().join(", ") }
 }
 
+/// Whether a published statement holds for our values, in words.
+pub(super) fn holds(list: &List, rows: &Rows, printed: &Printed) -> &'static str {
+    let own = rows.wanted(list.part_of(&printed.section, &printed.part), &printed.conditions);
+    let values: Vec<f64> = own.iter().map(|row| rows.number(row, &printed.value)).collect();
+    let is_judged = printed.at_least.is_some() || printed.at_most.is_some();
+    let is_within = |value: &f64| {
+        printed.at_least.is_none_or(|least| *value >= least)
+            && printed.at_most.is_none_or(|most| *value <= most)
+    };
+    match values.iter().filter(|value| value.is_finite()).collect::<Vec<_>>()[..] {
+        [] => "cannot be judged: not measured",
+        _ if !is_judged => "a number of another machine",
+        ref values if values.iter().all(|value| is_within(value)) => "holds",
+        ref values if values.iter().any(|value| is_within(value)) => "holds in part",
+        _ => "does not hold",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

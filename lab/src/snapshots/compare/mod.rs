@@ -51,7 +51,14 @@ impl Verdict {
             (false, _) => ("differs", "differs:"),
         };
         let text = format!("Printed: {}. Ours {ours}", self.printed);
-        Remark { part, class, text, lines: self.differences.iter().chain(&self.unclear).cloned().collect() }
+        let claim = self.printed.to_owned();
+        Remark {
+            part,
+            class,
+            claim,
+            text,
+            lines: self.differences.iter().chain(&self.unclear).cloned().collect(),
+        }
     }
 }
 
@@ -70,7 +77,13 @@ pub(super) fn remarks(study: &Study<'_>) -> (Vec<Remark>, String) {
         Some(verdict) => verdict.remark(CACHE.to_owned()),
         None => {
             let text = "No cache misses were counted: the order of the study cannot be compared.".to_owned();
-            Remark { part: CACHE.to_owned(), class: "left-out", text, lines: Vec::new() }
+            Remark {
+                part: CACHE.to_owned(),
+                class: "left-out",
+                claim: String::new(),
+                text,
+                lines: Vec::new(),
+            }
         }
     });
     let count = |of: fn(&Verdict) -> bool| verdicts.iter().chain(&misses).filter(|own| of(own)).count();
@@ -93,7 +106,13 @@ fn left_out(study: &Study<'_>, figure: Figure) -> Option<Remark> {
     let text = format!(
         "{measured} of {planned} cells were measured. The others: tarn lab run snapshots{flag} --only {part}"
     );
-    (measured < planned).then(|| Remark { part, class: "left-out", text, lines: Vec::new() })
+    (measured < planned).then(|| Remark {
+        part,
+        class: "left-out",
+        claim: String::new(),
+        text,
+        lines: Vec::new(),
+    })
 }
 
 #[cfg(test)]
