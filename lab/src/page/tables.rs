@@ -145,6 +145,26 @@ mod tests {
     use serde_json::json;
 
     #[test]
+    fn a_published_number_holds_for_values_within_its_bounds() {
+        let holds = |bounds: &str, values: &[f64]| {
+            let text = format!(
+                "pair = 'a'\n[[printed]]\nsection = ''\nfigure = '1'\nwhat = ''\n\
+                 printed = '1'\nvalue = 'y'\n{bounds}\n\
+                 source = {{ paper = 'vtc', place = '4.2', read = 'text' }}\n"
+            );
+            let list = List::parse(&text);
+            let row = |y: &f64| serde_json::from_value(json!({ "part": "", "a": "b", "y": y })).unwrap();
+            let rows = list.rows(values.iter().map(row).collect());
+            holds(&list, &rows, &list.printed[0])
+        };
+        assert_eq!(holds("at_least = 1.0", &[1.0, 2.0]), "holds");
+        assert_eq!(holds("at_least = 1.5", &[1.0, 2.0]), "holds in part");
+        assert_eq!(holds("at_least = 1.5\nat_most = 1.9", &[1.0, 2.0]), "does not hold");
+        assert_eq!(holds("", &[1.0]), "a number of another machine");
+        assert_eq!(holds("at_most = 1.0", &[]), "cannot be judged: not measured");
+    }
+
+    #[test]
     fn a_column_for_each_key_of_the_part_is_found_without_its_name() {
         let row = |part: &str, server: &str, case: &str, us: f64| {
             let row = json!({ "part": part, "server": server, "case": case, "us": us });
