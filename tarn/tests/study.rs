@@ -60,8 +60,8 @@ fn transactions_are_counted_with_every_virtual_algorithm() {
     let results = dir.path().join("results.jsonl");
     study(&results, &["--only", "transactions"]);
     let lines = measured(&results);
-    assert_eq!(lines.len(), 15);
-    for name in ["CALC", "vHG", "vPB"] {
+    assert_eq!(lines.len(), 25);
+    for name in ["CALC", "vHG", "vPB", "pCALC", "CPR"] {
         let own = lines.iter().filter(|line| line["server"] == name);
         let rates: Vec<f64> =
             own.map(|line| line["figures"]["transactions_per_s"].as_f64().unwrap()).collect();
