@@ -47,6 +47,7 @@
 
 mod batch;
 pub(crate) mod buffer;
+pub(crate) mod draft;
 mod error;
 pub(crate) mod index;
 mod keep;

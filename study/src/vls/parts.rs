@@ -29,6 +29,13 @@ pub(crate) enum Change<'c> {
     Remove,
 }
 
+impl Change<'_> {
+    /// To a new row, or to none.
+    pub(crate) fn of(row: Option<&[u64]>) -> Change<'_> {
+        row.map_or(Change::Remove, Change::Row)
+    }
+}
+
 impl<M: Mask> Parts<M> {
     /// The parts of an empty store for about `shape.rows` rows, with an index over `indexed_field` if one is
     /// named.
