@@ -29,7 +29,7 @@ const CLAIMS: &str = "\
 
 Each statement of the five papers that the laboratory can judge, each number that they publish, and each
 target of Tarn, held against one run. `tarn lab reproduce DIRECTORY --draw --claims FILE` writes this page
-from the committed results; [README.md](README.md) says how these are made.
+from the results in a directory; [README.md](README.md) says how these are made.
 ";
 /// The level of compression: results are written once.
 const LEVEL: i32 = 19;
