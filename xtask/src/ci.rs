@@ -134,15 +134,18 @@ fn deny(root: &Path, run: &Run) -> Count {
     let Some(program) = &run.tools.deny else { return Count::default() };
     let deny = |what: &[&str]| {
         let mut deny = std::process::Command::new(program);
-        deny.current_dir(root).args(["--color", "never", "--log-level", "error", "check"]).args(what);
+        deny.current_dir(root).args(["--color", "never", "--log-level", "error"]).args(what);
         check(&mut deny)
     };
-    let known = deny(&["licenses", "sources", "bans"]).and(Count::of_one(licences::is_current(root)));
+    let known =
+        deny(&["check", "licenses", "sources", "bans"]).and(Count::of_one(licences::is_current(root)));
     let database = std::env::var_os("CARGO_HOME")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    if database.is_some_and(|cargo| cargo.join("advisory-dbs").is_dir()) {
-        return known.and(deny(&["--disable-fetch", "advisories"]));
+    // A fetch that failed leaves the folder, with a lock alone.
+    let databases = database.and_then(|cargo| std::fs::read_dir(cargo.join("advisory-dbs")).ok());
+    if databases.is_some_and(|mut all| all.any(|entry| entry.is_ok_and(|entry| entry.path().is_dir()))) {
+        return known.and(deny(&["--offline", "check", "advisories"]));
     }
     println!("left out: advisories, as their database is not here: cargo deny fetch");
     known
