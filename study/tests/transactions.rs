@@ -183,3 +183,23 @@ fn later_periods<V: VirtualAlgorithm>() {
 fn snapshot_after_snapshot_is_the_store_at_its_cut() {
     each!(later_periods);
 }
+
+fn reads_of_long_ago<V: VirtualAlgorithm>() {
+    // The lock of a row keeps 12 bits of the version of its last read. No row is read; each is written once.
+    const KEPT: u64 = 1 << 12;
+    let (store, mut snapshotter) = Store::<V>::new(shape()).unwrap();
+    for version in 0..KEPT + 8 {
+        let mut snapshot = snapshotter.take();
+        snapshot.traverse(|_, _| Ok::<_, SnapshotError>(())).unwrap();
+        drop(snapshot);
+        if let Some(row) = (version + 8).checked_sub(KEPT) {
+            let written = store.begin().write(row as usize, &[version, 1]);
+            assert_eq!(written, Ok(()), "{}, after snapshot {version}", V::NAME);
+        }
+    }
+}
+
+#[test]
+fn a_row_that_was_read_long_ago_is_not_taken_for_one_of_a_later_version() {
+    each!(reads_of_long_ago);
+}

@@ -24,8 +24,9 @@
 //! a wait-for graph would need a lock of its own.
 //!
 //! 12 bits of the version of a read are kept. After 2^12 snapshots a row that no transaction has read since
-//! may be taken for one of the later version. The only effect is that a transaction is restarted without
-//! need. Of a write all bits are kept that a machine can use up.
+//! looks like one that the later version has read. While no later version has begun, `must_restart` says no,
+//! so a transaction is restarted without need only if it then begins in a later version, which ends it. Of a
+//! write all bits are kept that a machine can use up.
 
 use crate::error::SnapshotError;
 use crate::memory;
@@ -113,7 +114,7 @@ impl Locks {
     }
 
     /// Locks a row for a transaction that belongs to `version` as long as it has not committed, or gives the
-    /// reason why not; `must_restart` judges the accesses of the next version.
+    /// reason why not; `must_restart` judges the accesses of the next version, if there is one.
     #[inline]
     pub(crate) fn lock(
         &self,

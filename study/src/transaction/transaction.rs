@@ -11,6 +11,7 @@
 use thiserror::Error;
 
 use crate::error::SnapshotError;
+use crate::sync::atomic::{Ordering, fence};
 use crate::transaction::algorithm::VirtualAlgorithm;
 use crate::transaction::locks::{Access, Refusal};
 use crate::transaction::parts::Parts;
@@ -159,7 +160,15 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
     fn lock(&mut self, row: usize, access: Access) -> Result<(), TransactionError> {
         let version = V::version(self.period, self.period);
         self.parts.algorithm.fetch(row);
-        let error = match self.parts.locks.lock(row, access, version, V::must_restart) {
+        let Parts { locks, periods, .. } = self.parts;
+        let must_restart = |meeting| {
+            // Pairs with the Release of who gave the lock back: if that was one of the later version, its period
+            // is seen here. Until a later version has begun, the bits of a read are those of one long ago.
+            fence(Ordering::Acquire);
+            let now = periods.now();
+            V::must_restart(meeting) && V::version(now, now) > version
+        };
+        let error = match locks.lock(row, access, version, must_restart) {
             Ok(()) => return Ok(()),
             Err(Refusal::Held) => {
                 self.parts.count_conflict();
