@@ -55,7 +55,8 @@
 //! changed |
 //! | [`PublishedPiggyback`] | swaps two pointers | as Zigzag, and a tag | 2 | all rows |
 //!
-//! The two published forms are those of the study to the letter; Hourglass and Piggyback improve on them.
+//! The two published forms are those of the study, with the departures that their files name; Hourglass and
+//! Piggyback improve on them.
 //!
 //! "What has changed" is what was written since the snapshot before; the first one shows all rows. If a
 //! snapshot is abandoned, which is to drop it without a complete traversal, the next one gets its changes.

@@ -122,3 +122,14 @@ fn a_panic_spoils_no_later_snapshot() {
     panics::<WriteProtection>();
     panics::<AsyncWriteProtection>();
 }
+
+#[test]
+fn an_array_ends_while_a_child_of_another_lives() {
+    let shape = Shape::new(1000, 64).unwrap();
+    let protected = Array::<WriteProtection>::new(shape, 1).unwrap();
+    let (_clients, mut snapshotter) = Array::<Fork>::new(shape, 1).unwrap();
+    let snapshot = snapshotter.take().unwrap();
+    // The child has all that this process had open, the ends of pipes among it.
+    drop(protected);
+    drop(snapshot);
+}

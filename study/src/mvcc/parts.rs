@@ -188,7 +188,8 @@ impl<K: Keep> Parts<K> {
         let Some(index) = &self.index else { return 0 };
         let newest = |number| self.table.latch(number).iter().filter(|record| record.row.is_some()).count();
         let newest: usize = (0..self.table.len()).map(newest).sum();
-        index.latch().len() - newest
+        // Records may have gone since they were counted.
+        index.latch().len().saturating_sub(newest)
     }
 
     pub(crate) fn kept(&self) -> Kept {

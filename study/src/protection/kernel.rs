@@ -109,7 +109,8 @@ impl Watch {
         request(self.file.as_fd(), UFFDIO_UNREGISTER, &mut range).map(|_| ())
     }
 
-    /// Waits for a write to a protected page, and gives the page; `None` when `end` is closed.
+    /// Waits for a write to a protected page, and gives the page; `None` when `end` has something to read, or
+    /// is closed.
     pub(super) fn wait(&self, end: &io::PipeReader) -> io::Result<Option<usize>> {
         loop {
             let mut both = [PollFd::new(&self.file, PollFlags::IN), PollFd::new(end, PollFlags::IN)];

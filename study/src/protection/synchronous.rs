@@ -16,7 +16,7 @@
 //!
 //! Several clients. Two copies of the data; the taken phase is O(pages). A snapshot has all rows.
 
-use std::io::{self, PipeReader, PipeWriter};
+use std::io::{self, PipeReader, PipeWriter, Write};
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -34,8 +34,8 @@ const PIECE: usize = 16;
 /// Has the kernel stop the first write to a page.
 pub struct WriteProtection {
     parts: Arc<Parts>,
-    /// Dropped, it ends the handler.
-    end: Option<PipeWriter>,
+    /// A byte ends the handler. Closing it would not: a forked child has the same end open.
+    end: PipeWriter,
     handler: Option<JoinHandle<()>>,
 }
 
@@ -148,7 +148,7 @@ impl Algorithm for WriteProtection {
             .name("write-protection".to_owned())
             .spawn(move || of_handler.handle(&ends))
             .map_err(system("start a thread that copies pages"))?;
-        Ok(WriteProtection { parts, end: Some(end), handler: Some(handler) })
+        Ok(WriteProtection { parts, end, handler: Some(handler) })
     }
 
     #[inline]
@@ -193,8 +193,8 @@ impl Algorithm for WriteProtection {
 
 impl Drop for WriteProtection {
     fn drop(&mut self) {
-        self.end = None;
-        if let Some(handler) = self.handler.take() {
+        let told = self.end.write_all(&[0]);
+        if let Some(handler) = self.handler.take().filter(|_| told.is_ok()) {
             handler.join().expect("the handler does not panic");
         }
     }

@@ -162,8 +162,9 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
         self.parts.algorithm.fetch(row);
         let Parts { locks, periods, .. } = self.parts;
         let must_restart = |meeting| {
-            // Pairs with the Release of who gave the lock back: if that was one of the later version, its period
-            // is seen here. Until a later version has begun, the bits of a read are those of one long ago.
+            // Pairs with the Release of who gave the lock back: if that was one of the later version, its
+            // period is seen here. Until a later version has begun, the bits of a read are those of one long
+            // ago.
             fence(Ordering::Acquire);
             let now = periods.now();
             V::must_restart(meeting) && V::version(now, now) > version

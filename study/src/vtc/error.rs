@@ -29,6 +29,14 @@ pub enum VtcError {
     /// A thread could not write to its file, and the log takes no more.
     #[error("the log has failed; open the store again")]
     Failed,
+    /// A value is longer than a record may be.
+    #[error("the value has {bytes} bytes: a record has {most} at most")]
+    TooLong {
+        /// Bytes of the value.
+        bytes: usize,
+        /// Bytes of a value at most.
+        most: usize,
+    },
     /// One file is compacted at a time.
     #[error("another file is being compacted")]
     Busy,

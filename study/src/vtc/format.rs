@@ -21,6 +21,8 @@ const PUT: u8 = 1;
 const DELETE: u8 = 2;
 /// More records than the LSNs of a block can tell apart.
 pub(super) const BLOCK_RECORDS_LIMIT: u32 = u16::MAX as u32;
+/// No value is longer: a block with one, beside smaller records, keeps to its limit.
+pub(super) const VALUE_BYTES_LIMIT: usize = 256 << 20;
 /// No block has a longer body; what claims to is torn.
 const BODY_BYTES_LIMIT: u32 = 1 << 30;
 

@@ -426,3 +426,23 @@ fn ordinals_run_on_threads() {
 fn lsns_run_on_threads() {
     runs_on_threads::<Lsns>();
 }
+
+#[test]
+fn a_log_that_has_failed_makes_nothing_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::<Lsns>::open(&Options::new(vec![dir.path().to_owned()])).unwrap();
+    let too_long = store.put(1, &vec![0; (256 << 20) + 1]).unwrap_err();
+    assert_eq!(too_long.to_string(), "the value has 268435457 bytes: a record has 268435456 at most");
+    store.put(1, b"one").unwrap();
+    store.close();
+    for file in 0..store.files() {
+        store.write(file, usize::MAX).unwrap();
+    }
+    // As a thread whose file could not be written says.
+    store.fail();
+    for file in 0..store.files() {
+        assert!(matches!(store.sync(file), Err(VtcError::Failed)));
+        assert!(matches!(store.write(file, 1), Err(VtcError::Failed)));
+    }
+    assert_eq!(store.durable(), 0);
+}

@@ -11,7 +11,7 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 
 use super::device::Device;
 use super::error::VtcError;
-use super::format::Block;
+use super::format::{Block, VALUE_BYTES_LIMIT};
 use super::log::{Log, LogFile};
 use super::positions::{Position, Positions};
 use super::table::{Entry, Table, lock};
@@ -79,6 +79,9 @@ impl<P: Positions> Store<P> {
 
     /// Gives a key a value. It is durable when [`Store::durable`] has reached the returned timestamp.
     pub fn put(&self, key: u64, value: &[u8]) -> Result<u64, VtcError> {
+        if value.len() > VALUE_BYTES_LIMIT {
+            return Err(VtcError::TooLong { bytes: value.len(), most: VALUE_BYTES_LIMIT });
+        }
         self.wait_for_room()?;
         let mut shard = self.table.latch(key);
         let shard = &mut *shard;
@@ -149,6 +152,10 @@ impl<P: Positions> Store<P> {
         let mut device = lock(&self.devices[file]);
         let blocks: Vec<Block> = {
             let mut log = self.lock_log();
+            // What could not be written or synced must not become durable by a later sync.
+            if log.has_failed {
+                return Err(VtcError::Failed);
+            }
             std::iter::from_fn(|| log.take_block(file)).take(blocks_at_most).collect()
         };
         let mut bytes = Vec::with_capacity(blocks.iter().map(Block::encoded_bytes).sum());
@@ -162,7 +169,12 @@ impl<P: Positions> Store<P> {
     pub fn sync(&self, file: usize) -> Result<(), VtcError> {
         let mut device = lock(&self.devices[file]);
         // Blocks are taken with the device locked, so all of these are written, and no more come.
-        let has_unsynced = !self.lock_log().files[file].unsynced.is_empty();
+        let log = self.lock_log();
+        if log.has_failed {
+            return Err(VtcError::Failed);
+        }
+        let has_unsynced = !log.files[file].unsynced.is_empty();
+        drop(log);
         if has_unsynced {
             device.sync().inspect_err(|_| self.fail())?;
             self.lock_log().synced(file);
