@@ -200,8 +200,11 @@ pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<usize> {
             write_rows(&json, &dir.join(format!("{name}.csv")))?;
             (pages.draw)(name, &json, &dir.join(format!("{name}.html")))?;
             claims += &format!("\n{}", (pages.claims)(name, &json)?);
-        } else if args.draw {
-            eprintln!("{name} is not measured in {}", dir.display());
+        } else {
+            if args.draw {
+                eprintln!("{name} is not measured in {}", dir.display());
+            }
+            claims += &format!("\n## {name}\n\nNot measured here.\n");
         }
     }
     if let Some(path) = &args.claims {
@@ -265,16 +268,18 @@ impl Manifest {
             return Err(LabError::Program { what: shown, status, words: String::new() });
         }
         pack(&json, &packed(dir, name))?;
+        let seconds = begun.elapsed().as_secs();
+        self.done.push(Done { experiment: name.to_owned(), command: shown, seconds });
+        let text = serde_json::to_string_pretty(self).expect("a manifest is plain data");
+        write_whole(&dir.join("manifest.json"), (text + "\n").as_bytes())?;
+        // Only now: a run that is stopped before continues with these.
+        fs::remove_file(&json).at(&json)?;
         // Time series are in the results too.
         let series = json.with_extension("csv");
         if series.exists() {
             fs::remove_file(&series).at(&series)?;
         }
-        let seconds = begun.elapsed().as_secs();
-        self.done.push(Done { experiment: name.to_owned(), command: shown, seconds });
-        let path = dir.join("manifest.json");
-        let text = serde_json::to_string_pretty(self).expect("a manifest is plain data");
-        fs::write(&path, text + "\n").at(path)
+        Ok(())
     }
 
     fn print(&self) {
@@ -286,13 +291,18 @@ impl Manifest {
     }
 }
 
-/// Compresses a file, and removes it.
+/// Compresses a file.
 fn pack(from: &Path, to: &Path) -> Result<()> {
     let text = fs::read(from).at(from)?;
-    let packed = zstd::encode_all(&text[..], LEVEL).at(from)?;
-    let mut file = File::create(to).at(to)?;
-    file.write_all(&packed).and_then(|()| file.sync_all()).at(to)?;
-    fs::remove_file(from).at(from)
+    write_whole(to, &zstd::encode_all(&text[..], LEVEL).at(from)?)
+}
+
+/// Writes a file that is there whole or not at all.
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let unfinished = path.with_added_extension("unfinished");
+    let mut file = File::create(&unfinished).at(&unfinished)?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).at(&unfinished)?;
+    fs::rename(&unfinished, path).at(path)
 }
 
 /// Writes the results as rows of comma-separated values: a column for each parameter and for each figure that
@@ -373,7 +383,6 @@ mod tests {
         });
         fs::write(&json, format!("{line}\n")).unwrap();
         pack(&json, &packed(dir.path(), "machine")).unwrap();
-        assert!(!json.exists());
         let drawn = std::cell::RefCell::new(Vec::new());
         let draw = |name: &str, json: &Path, out: &Path| {
             drawn.borrow_mut().push((name.to_owned(), results::text(json)?, out.to_owned()));
@@ -383,7 +392,7 @@ mod tests {
         let page = dir.path().join("claims.md");
         let asked = ReproduceArgs { claims: Some(page.clone()), ..args(dir.path()) };
         assert_eq!(run(&asked, &Pages { draw: &draw, claims: &claims }).unwrap(), 0);
-        assert!(fs::read_to_string(page).unwrap().ends_with("\n\n## machine\n"));
+        assert!(fs::read_to_string(page).unwrap().contains("\n\n## machine\n\n## snapshots\n\nNot measured"));
         let expected = ("machine".to_owned(), format!("{line}\n"), dir.path().join("machine.html"));
         assert_eq!(*drawn.borrow(), [expected]);
         let rows = fs::read_to_string(dir.path().join("machine.csv")).unwrap();

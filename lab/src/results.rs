@@ -2,6 +2,7 @@
 //! and a report can be drawn without measuring again.
 
 use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -12,6 +13,9 @@ use serde::de::DeserializeOwned;
 use crate::error::{IoContext, LabError, Result};
 use crate::page::{Facts, utc};
 use crate::report::NOTE;
+
+/// Bytes of a file of results at most, once it is unpacked.
+const TEXT_BYTES_MAX: u64 = 2 << 30;
 
 /// All that was measured.
 #[derive(Debug)]
@@ -29,8 +33,16 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     if path.extension().is_none_or(|extension| extension != "zst") {
         return fs::read_to_string(path).at(path);
     }
-    let bytes = zstd::decode_all(File::open(path).at(path)?).at(path)?;
-    String::from_utf8(bytes).map_err(|_| LabError::Arguments(format!("{} is no text", path.display())))
+    let packed = zstd::Decoder::new(File::open(path).at(path)?).at(path)?;
+    let mut text = String::new();
+    packed.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).at(path)?;
+    if text.len() as u64 > TEXT_BYTES_MAX {
+        let (path, most) = (path.display(), TEXT_BYTES_MAX >> 20);
+        return Err(LabError::Arguments(format!(
+            "{path} has more than {most} MB of results: is it one of ours?"
+        )));
+    }
+    Ok(text)
 }
 
 /// The error for a file of results that lacks those of an experiment.

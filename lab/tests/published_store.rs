@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -139,11 +141,13 @@ fn commands_answer_as_those_of_redis() {
         (&["HGETALL", "_indices"][..], "WRONGTYPE"),
         (&["ZADD", "user1", "1", "a"], "WRONGTYPE"),
         (&["ZADD", "_indices", "nan", "a"], "not a valid float"),
+        (&["ZADD", "_indices", "1", "before", "nan", "a"], "not a valid float"),
         (&["HSET", "user1", "a"], "wrong number of arguments"),
         (&["LATENCY", "LEDGER"], "unknown command"),
     ] {
         assert!(ask(words).contains(error), "{words:?}");
     }
+    assert_eq!(client.call(&["ZSCORE", "_indices", "before"]).unwrap(), Frame::NullBulk);
     let all = client.call(&["HGETALL", "user1"]).unwrap();
     let Frame::Array(all) = all else { panic!("it is an array") };
     let all: Vec<_> = all.iter().map(|part| part.as_bytes().unwrap()).collect();
@@ -166,4 +170,25 @@ fn a_dump_that_fails_is_told_and_the_next_one_is_whole() {
     bgsave(&mut client);
     wait(&server);
     assert_eq!(File::read(&dir.path().join("dump.rdb")).0["user1"]["a"], "2");
+}
+
+#[test]
+fn replies_that_nobody_reads_do_not_pile_up() {
+    const VALUE_BYTES: usize = 1 << 20;
+    const REQUESTS: usize = 300;
+    let dir = tempfile::tempdir().unwrap();
+    let server = start("hourglass", dir.path());
+    let mut client = server.client().unwrap();
+    client.call(&["HSET", "user1", "a", &"v".repeat(VALUE_BYTES)]).unwrap();
+    let mut other = TcpStream::connect(server.address()).unwrap();
+    let request = b"*2\r\n$7\r\nHGETALL\r\n$5\r\nuser1\r\n";
+    other.write_all(&request.repeat(REQUESTS)).unwrap();
+    // It executes all that it has read before it sends anything, if it does not wait.
+    other.peek(&mut [0]).unwrap();
+    client.call(&["PING"]).unwrap();
+    assert!(server.memory().unwrap().resident_bytes < 64 << 20);
+    let reply = format!("*2\r\n$1\r\na\r\n${VALUE_BYTES}\r\n").len() + VALUE_BYTES + 2;
+    let mut replies = vec![0; reply];
+    (0..REQUESTS).for_each(|_| other.read_exact(&mut replies).unwrap());
+    server.stop().unwrap();
 }

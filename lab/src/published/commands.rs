@@ -145,7 +145,12 @@ pub(super) fn execute<R: SnapRow>(service: &mut Service<R>, args: Args<'_>, repl
         (b"BGSAVE", 1..=2) => match service.take() {
             Some(snapshot) => {
                 service.is_dumping = service.to_dump.send(snapshot).is_ok();
-                reply.simple("Background saving started");
+                if service.is_dumping {
+                    reply.simple("Background saving started");
+                } else {
+                    service.last_failed = true;
+                    reply.error("ERR the thread that dumps has ended");
+                }
             }
             None => reply.error("ERR Background save already in progress"),
         },
@@ -185,13 +190,16 @@ fn set<R: SnapRow>(store: &mut Store<R>, args: Args<'_>) -> Result<usize, WrongK
 }
 
 fn add<R: SnapRow>(store: &mut Store<R>, args: Args<'_>, reply: &mut Writer<'_>) {
-    let mut made = 0;
-    for at in (2..args.len()).step_by(2) {
+    let score = |at: usize| {
         let score = std::str::from_utf8(args.at(at)).ok().and_then(|text| text.parse::<f64>().ok());
-        let Some(score) = score.filter(|score| !score.is_nan()) else {
-            return reply.error("ERR value is not a valid float");
-        };
-        match store.add(args.at(1), args.at(at + 1), score) {
+        score.filter(|score| !score.is_nan())
+    };
+    // All or nothing.
+    let scores: Option<Vec<f64>> = (2..args.len()).step_by(2).map(score).collect();
+    let Some(scores) = scores else { return reply.error("ERR value is not a valid float") };
+    let mut made = 0;
+    for (pair, score) in scores.into_iter().enumerate() {
+        match store.add(args.at(1), args.at(2 * pair + 3), score) {
             Ok(is_new) => made += i64::from(is_new),
             Err(error) => return reply.error(format!("WRONGTYPE {error}")),
         }

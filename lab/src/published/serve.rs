@@ -24,6 +24,8 @@ const FIRST: usize = 2;
 const EVENTS: usize = 1024;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 16 << 10;
+/// While more than this waits to be sent, a connection's requests wait.
+const OUTPUT_BYTES: usize = 1 << 20;
 
 /// Serves until it is asked to end.
 pub(super) fn serve<R: SnapRow>(settings: &Settings) -> Result<()> {
@@ -80,7 +82,17 @@ impl<R: SnapRow> Loop<R> {
 
     fn accept(&mut self) {
         // Until there is none: events come at the edge.
-        while let Ok((mut stream, _)) = self.listener.accept() {
+        loop {
+            let mut stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) =>
+                {
+                    continue;
+                }
+                Err(error) => return eprintln!("a connection was not accepted: {error}"),
+            };
             let free = self.connections.iter().position(Option::is_none);
             let place = free.unwrap_or(self.connections.len());
             let both = Interest::READABLE | Interest::WRITABLE;
@@ -123,14 +135,26 @@ impl Connection {
 
     fn turn<R: SnapRow>(&mut self, service: &mut Service<R>) -> io::Result<Next> {
         loop {
-            let is_open = self.read()?;
-            let next = self.execute(service);
             self.write()?;
-            match is_open {
-                _ if next != Next::Continue => return Ok(next),
+            if self.output.len() > OUTPUT_BYTES {
+                // The socket took no more: it tells when it does.
+                return Ok(Next::Continue);
+            }
+            let next = self.execute(service);
+            if next != Next::Continue {
+                let wrote = self.write();
+                return if next == Next::Shutdown { Ok(next) } else { wrote.map(|()| next) };
+            }
+            if self.output.len() > OUTPUT_BYTES {
+                continue;
+            }
+            match self.read()? {
                 Some(true) => {}
                 Some(false) => return Ok(Next::Close),
-                None => return Ok(Next::Continue),
+                None => {
+                    self.write()?;
+                    return Ok(Next::Continue);
+                }
             }
         }
     }
@@ -150,8 +174,9 @@ impl Connection {
         }
     }
 
+    /// Executes what was read, until too much waits to be sent.
     fn execute<R: SnapRow>(&mut self, service: &mut Service<R>) -> Next {
-        loop {
+        while self.output.len() <= OUTPUT_BYTES {
             let mut reply = Writer::new(&mut self.output, Protocol::Resp2);
             match self.decoder.decode(&self.input, &mut self.executed) {
                 Ok(None) => return Next::Continue,
@@ -165,6 +190,7 @@ impl Connection {
                 }
             }
         }
+        Next::Continue
     }
 
     /// Writes what the socket takes; the rest waits for the next event.
