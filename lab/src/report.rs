@@ -11,7 +11,7 @@ use indicatif::HumanFloatCount;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::error::{IoContext, Result};
+use crate::error::{IoContext, LabError, Result};
 use crate::machine::Machine;
 
 /// The commit that the laboratory was built from.
@@ -134,6 +134,13 @@ impl Report {
     /// or go to the standard output.
     pub fn new(experiment: &'static str, seed: u64, dir: &Path, json: Option<&Path>) -> Result<Report> {
         let lines: Box<dyn Write> = match json {
+            Some(path) if path.extension().is_some_and(|extension| extension == "zst") => {
+                let path = path.display();
+                let why = format!(
+                    "{path} is packed: results are measured into a file that is not, such as X.jsonl"
+                );
+                return Err(LabError::Arguments(why));
+            }
             Some(path) => {
                 if let Some(parent) = path.parent() {
                     std::fs::create_dir_all(parent).at(parent)?;
@@ -284,6 +291,15 @@ mod tests {
     fn a_goal_that_was_not_measured_is_not_met() {
         assert!(Bound::AtLeast(1.1).is_met(1.1) && !Bound::AtLeast(1.1).is_met(1.09));
         assert!(!Bound::AtMost(1.0).is_met(f64::NAN) && !Bound::AtLeast(1.0).is_met(f64::NAN));
+    }
+
+    #[test]
+    fn packed_results_are_not_written_into() {
+        let dir = tempfile::tempdir().expect("there is room");
+        let path = dir.path().join("new.jsonl.zst");
+        let refused = Report::new("machine", 1, dir.path(), Some(&path)).err().expect("it is refused");
+        assert!(refused.to_string().contains("is packed"), "{refused}");
+        assert!(!path.exists());
     }
 
     #[test]

@@ -9,12 +9,14 @@
 //! A step runs in a process of its own. `manifest.json` has the scale, the seed and the steps that are done.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Instant;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use indicatif::HumanDuration;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,6 +33,8 @@ Each statement of the five papers that the laboratory can judge, each number tha
 target of Tarn, held against one run. `tarn lab reproduce DIRECTORY --draw --claims FILE` writes this page
 from the results in a directory; [README.md](README.md) says how these are made.
 ";
+/// The interval between two looks at a step that runs.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The level of compression: results are written once.
 const LEVEL: i32 = 19;
 
@@ -163,8 +167,14 @@ pub struct Pages<'p> {
 /// Runs the steps that are not done yet, and draws. Returns how many failed.
 pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<usize> {
     let dir = &args.results;
-    fs::create_dir_all(dir).at(dir)?;
+    if !args.draw {
+        fs::create_dir_all(dir).at(dir)?;
+    } else if !dir.is_dir() {
+        return Err(LabError::Arguments(format!("{} is no directory of results", dir.display())));
+    }
     let mut manifest = Manifest::read(args)?;
+    // A step whose results have gone is to be measured again.
+    manifest.done.retain(|own| packed(dir, &own.experiment).is_file());
     let asked = |step: &&Step| args.only.is_empty() || args.only.iter().any(|own| own == step.experiment);
     let steps: Vec<&Step> = STEPS.iter().filter(asked).collect();
     let (mut failed, mut claims) = (Vec::new(), CLAIMS.to_owned());
@@ -180,7 +190,7 @@ pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<usize> {
                 .map(|own| own.minutes(manifest.scale))
                 .sum();
             let pace = if estimated > 0.0 { taken / estimated } else { 1.0 };
-            let left = HumanDuration(std::time::Duration::from_secs_f64(left * pace * 60.0));
+            let left = HumanDuration(Duration::from_secs_f64(left * pace * 60.0));
             eprintln!("\n{name} ({} of {}), about {left} left", place + 1, steps.len());
             let begun = Instant::now();
             match manifest.measure(step, args) {
@@ -197,9 +207,16 @@ pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<usize> {
         }
         let json = packed(dir, name);
         if json.is_file() {
-            write_rows(&json, &dir.join(format!("{name}.csv")))?;
-            (pages.draw)(name, &json, &dir.join(format!("{name}.html")))?;
-            claims += &format!("\n{}", (pages.claims)(name, &json)?);
+            let drawn = write_rows(&json, &dir.join(format!("{name}.csv")))
+                .and_then(|()| (pages.draw)(name, &json, &dir.join(format!("{name}.html"))))
+                .and_then(|()| (pages.claims)(name, &json));
+            match drawn {
+                Ok(own) => claims += &format!("\n{own}"),
+                Err(error) => {
+                    eprintln!("error: {error}; the other experiments go on");
+                    failed.push(name);
+                }
+            }
         } else {
             if args.draw {
                 eprintln!("{name} is not measured in {}", dir.display());
@@ -229,7 +246,7 @@ impl Manifest {
         let new = Manifest { scale: args.scale, seed: args.seed, done: Vec::new() };
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(new),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(new),
             Err(error) => return Err(error).at(path),
         };
         let found: Manifest = serde_json::from_str(&text)
@@ -263,7 +280,7 @@ impl Manifest {
             command.arg("--dir").arg(data);
         }
         let begun = Instant::now();
-        let status = command.status().doing(|| shown.clone())?;
+        let status = run_to_its_end(&mut command).doing(|| shown.clone())?;
         if !status.success() {
             return Err(LabError::Program { what: shown, status, words: String::new() });
         }
@@ -288,6 +305,24 @@ impl Manifest {
             printed.add_row([&own.experiment, &format!("{:.1}", own.seconds as f64 / 60.0), &own.command]);
         }
         println!("{printed}");
+    }
+}
+
+/// Runs a command. A signal that asks this process to end reaches it once: it has a group of its own, so that
+/// a terminal does not send it another one, at which it would leave its files behind.
+fn run_to_its_end(command: &mut Command) -> io::Result<ExitStatus> {
+    let mut child = command.stdin(Stdio::null()).process_group(0).spawn()?;
+    let mut is_told = false;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if interrupt::asked() && !is_told {
+            is_told = true;
+            // It may have ended.
+            let _ = kill_process(Pid::from_child(&child), Signal::INT);
+        }
+        std::thread::sleep(LOOK_AGAIN);
     }
 }
 
@@ -395,6 +430,11 @@ mod tests {
         assert!(fs::read_to_string(page).unwrap().contains("\n\n## machine\n\n## snapshots\n\nNot measured"));
         let expected = ("machine".to_owned(), format!("{line}\n"), dir.path().join("machine.html"));
         assert_eq!(*drawn.borrow(), [expected]);
+        // What cannot be read fails alone.
+        fs::write(packed(dir.path(), "snapshots"), "no results").unwrap();
+        assert_eq!(run(&args(dir.path()), &Pages { draw: &draw, claims: &claims }).unwrap(), 1);
+        assert_eq!(drawn.borrow().len(), 2);
+        assert!(run(&args(&dir.path().join("none")), &Pages { draw: &draw, claims: &claims }).is_err());
         let rows = fs::read_to_string(dir.path().join("machine.csv")).unwrap();
         assert_eq!(rows, "case,parameters.x,figures.deep.y\n\"a, b\",1,1.5 2\n");
     }

@@ -38,18 +38,19 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     packed.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).at(path)?;
     if text.len() as u64 > TEXT_BYTES_MAX {
         let (path, most) = (path.display(), TEXT_BYTES_MAX >> 20);
-        return Err(LabError::Arguments(format!(
-            "{path} has more than {most} MB of results: is it one of ours?"
-        )));
+        return Err(LabError::Arguments(format!("{path} has more than {most} MB of results: whose is it?")));
     }
     Ok(text)
 }
 
 /// The error for a file of results that lacks those of an experiment.
 pub(crate) fn nothing_measured(path: &Path, experiment: &str) -> LabError {
-    let path = path.display();
+    // What is packed is not measured into.
+    let target =
+        if path.extension().is_some_and(|own| own == "zst") { path.with_extension("") } else { path.into() };
+    let (path, target) = (path.display(), target.display());
     LabError::Arguments(format!(
-        "{path} has no measurements of {experiment}; make some with: tarn lab run {experiment} --json {path}"
+        "{path} has no measurements of {experiment}; make some with: tarn lab run {experiment} --json {target}"
     ))
 }
 

@@ -65,7 +65,12 @@ impl<R: SnapRow> Service<R> {
         }
     }
 
+    /// A snapshot to dump; `None` while another dump is not over, as both would write the same file.
     fn take(&mut self) -> Option<Snapshot<R>> {
+        self.note_dumps();
+        if self.is_dumping {
+            return None;
+        }
         let began = Instant::now();
         let snapshot = self.store.take()?;
         self.last_cut = began.elapsed();
