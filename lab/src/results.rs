@@ -50,7 +50,8 @@ pub(crate) fn nothing_measured(path: &Path, experiment: &str) -> LabError {
         if path.extension().is_some_and(|own| own == "zst") { path.with_extension("") } else { path.into() };
     let (path, target) = (path.display(), target.display());
     LabError::Arguments(format!(
-        "{path} has no measurements of {experiment}; make some with: tarn lab run {experiment} --json {target}"
+        "{path} has no measurements of {experiment}; make some with: \
+         tarn lab run {experiment} --json {target}"
     ))
 }
 
