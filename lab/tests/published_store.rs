@@ -156,6 +156,40 @@ fn commands_answer_as_those_of_redis() {
 }
 
 #[test]
+fn a_hash_has_a_bounded_number_of_fields() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start("hourglass", dir.path());
+    let mut client = server.client().unwrap();
+    let names: Vec<String> = (0..1025).map(|number| number.to_string()).collect();
+    let mut set = |key: &'static str, names: &[String]| {
+        let pairs = names.iter().flat_map(|name| [name.as_str(), "v"]);
+        client.ask(&["HSET", key].into_iter().chain(pairs).collect::<Vec<_>>()).unwrap().to_string()
+    };
+    assert_eq!(set("user1", &names[..1024]), "(integer) 1024");
+    assert_eq!(set("user1", &names[..1024]), "(integer) 0", "they are there");
+    assert!(set("user1", &names[1023..]).contains("1024 fields at most"));
+    assert!(set("user2", &names).contains("1024 fields at most"));
+    assert_eq!(client.ask(&["DBSIZE"]).unwrap().to_string(), "(integer) 1");
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_pipeline_that_takes_several_turns_is_answered_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start("piggyback", dir.path());
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let count = 200_000;
+    let mut writing = stream.try_clone().unwrap();
+    let writer = std::thread::spawn(move || writing.write_all(&b"PING\r\n".repeat(count)).unwrap());
+    let mut replies = vec![0; count * b"+PONG\r\n".len()];
+    stream.read_exact(&mut replies).unwrap();
+    writer.join().unwrap();
+    assert!(replies.ends_with(b"+PONG\r\n"));
+    server.stop().unwrap();
+}
+
+#[test]
 fn a_dump_that_fails_is_told_and_the_next_one_is_whole() {
     let dir = tempfile::tempdir().unwrap();
     let server = start("piggyback", dir.path());

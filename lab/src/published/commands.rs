@@ -8,12 +8,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::dump::dump;
 use tarn_resp::{Args, Writer};
-use tarn_study::paired::{SnapRow, Snapshot, Store, WrongKind};
+use tarn_study::paired::{Refused, SnapRow, Snapshot, Store};
 
 /// The fate of the connection after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     Continue,
+    /// There is more to do, after the other connections.
+    Again,
     Close,
     Shutdown,
 }
@@ -181,14 +183,22 @@ pub(super) fn execute<R: SnapRow>(service: &mut Service<R>, args: Args<'_>, repl
     Next::Continue
 }
 
-fn answer<T>(reply: &mut Writer<'_>, result: Result<T, WrongKind>, write: impl FnOnce(&mut Writer<'_>, T)) {
+fn answer<T>(reply: &mut Writer<'_>, result: Result<T, Refused>, write: impl FnOnce(&mut Writer<'_>, T)) {
     match result {
         Ok(found) => write(reply, found),
-        Err(error) => reply.error(format!("WRONGTYPE {error}")),
+        Err(error) => refuse(reply, error),
     }
 }
 
-fn set<R: SnapRow>(store: &mut Store<R>, args: Args<'_>) -> Result<usize, WrongKind> {
+fn refuse(reply: &mut Writer<'_>, error: Refused) {
+    let code = match error {
+        Refused::WrongKind => "WRONGTYPE",
+        Refused::TooManyFields => "ERR",
+    };
+    reply.error(format!("{code} {error}"));
+}
+
+fn set<R: SnapRow>(store: &mut Store<R>, args: Args<'_>) -> Result<usize, Refused> {
     let mut fields = Vec::with_capacity(args.len() / 2);
     fields.extend((2..args.len()).step_by(2).map(|at| (args.at(at), args.at(at + 1))));
     store.set(args.at(1), &fields)
@@ -206,7 +216,7 @@ fn add<R: SnapRow>(store: &mut Store<R>, args: Args<'_>, reply: &mut Writer<'_>)
     for (pair, score) in scores.into_iter().enumerate() {
         match store.add(args.at(1), args.at(2 * pair + 3), score) {
             Ok(is_new) => made += i64::from(is_new),
-            Err(error) => return reply.error(format!("WRONGTYPE {error}")),
+            Err(error) => return refuse(reply, error),
         }
     }
     reply.integer(made);

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -26,6 +27,8 @@ const EVENTS: usize = 1024;
 const READ_BYTES: usize = 16 << 10;
 /// While more than this waits to be sent, a connection's requests wait.
 const OUTPUT_BYTES: usize = 1 << 20;
+/// Reads of a connection before the others have their turn.
+const READS_AT_MOST: usize = 16;
 
 /// Serves until it is asked to end.
 pub(super) fn serve<R: SnapRow>(settings: &Settings) -> Result<()> {
@@ -46,6 +49,8 @@ struct Loop<R: SnapRow> {
     poll: Poll,
     listener: TcpListener,
     connections: Vec<Option<Connection>>,
+    /// Connections that had not done all when their turn ended: there will be no event for them.
+    unfinished: Vec<usize>,
     service: Service<R>,
 }
 
@@ -55,15 +60,21 @@ impl<R: SnapRow> Loop<R> {
         let mut listener = TcpListener::bind(address).doing(|| format!("listen at {address}"))?;
         let registered = poll.registry().register(&mut listener, LISTENER, Interest::READABLE);
         registered.doing(|| format!("listen at {address}"))?;
-        Ok(Loop { poll, listener, connections: Vec::new(), service })
+        Ok(Loop { poll, listener, connections: Vec::new(), unfinished: Vec::new(), service })
     }
 
     fn run(&mut self) -> Result<()> {
         let mut events = Events::with_capacity(EVENTS);
         while !interrupt::asked() {
-            match self.poll.poll(&mut events, None) {
+            let wait = (!self.unfinished.is_empty()).then_some(Duration::ZERO);
+            match self.poll.poll(&mut events, wait) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 polled => polled.doing(|| "wait for events".to_owned())?,
+            }
+            for place in std::mem::take(&mut self.unfinished) {
+                if self.turn(place) == Next::Shutdown {
+                    return Ok(());
+                }
             }
             for event in &events {
                 match event.token() {
@@ -111,8 +122,11 @@ impl<R: SnapRow> Loop<R> {
     fn turn(&mut self, place: usize) -> Next {
         let Some(connection) = &mut self.connections[place] else { return Next::Continue };
         let next = connection.turn(&mut self.service).unwrap_or(Next::Close);
-        if next != Next::Continue {
-            self.connections[place] = None;
+        match next {
+            Next::Continue => {}
+            Next::Again if self.unfinished.contains(&place) => {}
+            Next::Again => self.unfinished.push(place),
+            Next::Close | Next::Shutdown => self.connections[place] = None,
         }
         next
     }
@@ -134,6 +148,7 @@ impl Connection {
     }
 
     fn turn<R: SnapRow>(&mut self, service: &mut Service<R>) -> io::Result<Next> {
+        let mut reads = 0;
         loop {
             self.write()?;
             if self.output.len() > OUTPUT_BYTES {
@@ -147,6 +162,11 @@ impl Connection {
             }
             if self.output.len() > OUTPUT_BYTES {
                 continue;
+            }
+            reads += 1;
+            if reads > READS_AT_MOST {
+                self.write()?;
+                return Ok(Next::Again);
             }
             match self.read()? {
                 Some(true) => {}

@@ -48,4 +48,4 @@ pub use hourglass::HourglassRow;
 pub use piggyback::PiggybackRow;
 pub use row::SnapRow;
 pub use snapshot::{FieldsAtCut, MembersAtCut, Shown, Snapshot};
-pub use store::{Store, WrongKind};
+pub use store::{Refused, Store};

@@ -1,6 +1,6 @@
 //! The store, of the one thread that reads and writes.
 
-use std::fmt;
+use thiserror::Error;
 
 use super::row::SnapRow;
 use super::snapshot::Snapshot;
@@ -8,17 +8,19 @@ use super::table::{Entry, Fields, Table, batch, score};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// The key has a value of the other kind, or there is a sorted set with another key.
-#[derive(Debug, PartialEq, Eq)]
-pub struct WrongKind;
+/// Fields of a hash at most: each is found by a look at all names.
+const FIELDS_AT_MOST: usize = 1024;
 
-impl fmt::Display for WrongKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the store has hashes and one sorted set; this key is of the other kind")
-    }
+/// The store does not do what was asked, and has not changed.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub enum Refused {
+    /// The key has a value of the other kind, or there is a sorted set with another key.
+    #[error("the store has hashes and one sorted set; this key is of the other kind")]
+    WrongKind,
+    /// The hash would have too many fields.
+    #[error("a hash has {FIELDS_AT_MOST} fields at most")]
+    TooManyFields,
 }
-
-impl std::error::Error for WrongKind {}
 
 /// Hashes, and one sorted set, whose scores have two copies as the fields of hashes have.
 pub struct Store<R: SnapRow> {
@@ -56,12 +58,24 @@ impl<R: SnapRow> Store<R> {
     }
 
     /// Writes fields of a hash, which it makes if there is none. Returns how many were not there before.
-    pub fn set(&mut self, key: &[u8], fields: &[(&[u8], &[u8])]) -> Result<usize, WrongKind> {
+    pub fn set(&mut self, key: &[u8], fields: &[(&[u8], &[u8])]) -> Result<usize, Refused> {
         if self.set.as_deref() == Some(key) {
-            return Err(WrongKind);
+            return Err(Refused::WrongKind);
         }
         if let Some(entry) = self.hashes.get(key) {
-            return Ok(set_fields(&mut entry.lock(), self.upper, fields));
+            let mut all = entry.lock();
+            let is_new = |(field, _): &&(&[u8], &[u8])| all.iter().all(|(name, _)| **name != **field);
+            // Few fields need no look at their names.
+            if all.len() + fields.len() > FIELDS_AT_MOST
+                && (fields.len() > FIELDS_AT_MOST
+                    || all.len() + fields.iter().filter(is_new).count() > FIELDS_AT_MOST)
+            {
+                return Err(Refused::TooManyFields);
+            }
+            return Ok(set_fields(&mut all, self.upper, fields));
+        }
+        if fields.len() > FIELDS_AT_MOST {
+            return Err(Refused::TooManyFields);
         }
         let mut all = Vec::with_capacity(fields.len());
         let made = set_fields(&mut all, self.upper, fields);
@@ -77,7 +91,7 @@ impl<R: SnapRow> Store<R> {
         key: &[u8],
         field: &[u8],
         read: impl FnOnce(&[u8]) -> T,
-    ) -> Result<Option<T>, WrongKind> {
+    ) -> Result<Option<T>, Refused> {
         let Some(entry) = self.hash(key)? else { return Ok(None) };
         let fields = entry.lock();
         let found = fields.iter().find(|(name, _)| **name == *field);
@@ -89,7 +103,7 @@ impl<R: SnapRow> Store<R> {
         &self,
         key: &[u8],
         read: impl FnOnce(usize, &mut dyn Iterator<Item = (&[u8], &[u8])>),
-    ) -> Result<(), WrongKind> {
+    ) -> Result<(), Refused> {
         match self.hash(key)? {
             Some(entry) => {
                 let fields = entry.lock();
@@ -100,16 +114,16 @@ impl<R: SnapRow> Store<R> {
         Ok(())
     }
 
-    fn hash(&self, key: &[u8]) -> Result<Option<&Entry<Fields<R>>>, WrongKind> {
-        if self.set.as_deref() == Some(key) { Err(WrongKind) } else { Ok(self.hashes.get(key)) }
+    fn hash(&self, key: &[u8]) -> Result<Option<&Entry<Fields<R>>>, Refused> {
+        if self.set.as_deref() == Some(key) { Err(Refused::WrongKind) } else { Ok(self.hashes.get(key)) }
     }
 
     /// Gives a member of the sorted set a score. The first one names the set. True if it was not there
     /// before.
-    pub fn add(&mut self, key: &[u8], member: &[u8], score: f64) -> Result<bool, WrongKind> {
+    pub fn add(&mut self, key: &[u8], member: &[u8], score: f64) -> Result<bool, Refused> {
         let is_other = self.set.as_deref().is_some_and(|set| set != key);
         if is_other || self.hashes.get(key).is_some() {
-            return Err(WrongKind);
+            return Err(Refused::WrongKind);
         }
         if self.set.is_none() {
             self.set = Some(key.into());

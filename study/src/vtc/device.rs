@@ -19,23 +19,22 @@ pub(super) struct Device {
 impl Device {
     /// Opens a file of this length, or makes an empty one.
     pub(super) fn open(path: PathBuf, bytes: Option<u64>) -> Result<Device, VtcError> {
-        let create = bytes.is_none();
-        let options = fs::OpenOptions::new().write(true).create_new(create).open(&path);
-        let file = options.map_err(io_error("open", &path))?;
-        let bytes = match bytes {
-            Some(bytes) => {
-                // What a crash left after it does not come back when timestamps go on.
-                file.set_len(bytes).and_then(|()| file.sync_all()).map_err(io_error("cut", &path))?;
-                bytes
-            }
-            None => {
-                file.write_all_at(&file_header(0), 0)
-                    .and_then(|()| file.sync_all())
-                    .map_err(io_error("write", &path))?;
-                sync_dir_of(&path)?;
-                FILE_HEADER_BYTES as u64
-            }
-        };
+        let Some(bytes) = bytes else { return Device::create(path) };
+        let file = fs::OpenOptions::new().write(true).open(&path).map_err(io_error("open", &path))?;
+        // What a crash left after it does not come back when timestamps go on.
+        file.set_len(bytes).and_then(|()| file.sync_all()).map_err(io_error("cut", &path))?;
+        Ok(Device { path, file, written: bytes, synced: bytes })
+    }
+
+    /// Makes an empty file: under another name first, so that a crash leaves a whole header or no file.
+    fn create(path: PathBuf) -> Result<Device, VtcError> {
+        let unfinished = copy_of(&path);
+        let file = File::create(&unfinished).map_err(io_error("create", &unfinished))?;
+        file.write_all_at(&file_header(0), 0)
+            .and_then(|()| file.sync_all())
+            .map_err(io_error("write", &unfinished))?;
+        put_in_place(&unfinished, &path)?;
+        let bytes = FILE_HEADER_BYTES as u64;
         Ok(Device { path, file, written: bytes, synced: bytes })
     }
 
@@ -53,8 +52,7 @@ impl Device {
 
     /// Puts a file, all of which is synced, in the place of this one.
     pub(super) fn replace(&mut self, by: &Path, file: File, bytes: u64) -> Result<(), VtcError> {
-        fs::rename(by, &self.path).map_err(io_error("rename", by))?;
-        sync_dir_of(&self.path)?;
+        put_in_place(by, &self.path)?;
         (self.file, self.written, self.synced) = (file, bytes, bytes);
         Ok(())
     }
@@ -65,7 +63,8 @@ pub(super) fn copy_of(path: &Path) -> PathBuf {
     path.with_extension("tmp")
 }
 
-fn sync_dir_of(path: &Path) -> Result<(), VtcError> {
+fn put_in_place(file: &Path, path: &Path) -> Result<(), VtcError> {
+    fs::rename(file, path).map_err(io_error("rename", file))?;
     let dir = path.parent().expect("a file is in a directory");
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(io_error("sync", dir))
 }

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use super::device::copy_of;
 use super::*;
 
 const SEEDS: u64 = 150;
@@ -363,6 +364,37 @@ fn a_file_that_is_damaged_is_refused() {
     damage(9);
     let end = Store::<Lsns>::open(&options).unwrap_err();
     assert_eq!(end.to_string(), format!("{} is damaged: its header does not fit", path.display()));
+}
+
+#[test]
+fn a_log_that_lacks_a_file_is_refused_and_left_as_it_is() {
+    let dir = dir();
+    let options = Options { block_bytes: 1, ..Options::new(vec![dir.path().to_owned()]) };
+    let store = Store::<Lsns>::open(&options).unwrap();
+    for key in 0..4 {
+        store.put(key, b"value").unwrap();
+        flush(&store);
+    }
+    drop(store);
+    let (missing, away) = (options.file(0), dir.path().join("away"));
+    fs::rename(&missing, &away).unwrap();
+    let end = Store::<Lsns>::open(&options).unwrap_err().to_string();
+    let what = "it is missing, and other files of the log have records";
+    assert_eq!(end, format!("{} is damaged: {what}", missing.display()));
+    fs::rename(&away, &missing).unwrap();
+    assert_eq!(content(&Store::<Lsns>::open(&options).unwrap()).len(), 4);
+}
+
+#[test]
+fn a_crash_while_a_log_begins_leaves_one_that_opens() {
+    let dir = dir();
+    let options = Options::new(vec![dir.path().to_owned()]);
+    drop(Store::<Lsns>::open(&options).unwrap());
+    // The second file did not get its name.
+    let second = options.file(1);
+    fs::rename(&second, copy_of(&second)).unwrap();
+    fs::OpenOptions::new().write(true).open(copy_of(&second)).unwrap().set_len(3).unwrap();
+    Store::<Lsns>::open(&options).unwrap().put(1, b"value").unwrap();
 }
 
 /// A writer, flushers and a compactor on threads of their own, then a start.

@@ -16,7 +16,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use super::device::{Device, copy_of};
@@ -49,6 +49,7 @@ impl<P: Positions> Store<P> {
             readers.push(reader.map(|(_, reader)| reader));
         }
         let exists: Vec<bool> = readers.iter().map(Option::is_some).collect();
+        refuse_gaps(&paths, &exists)?;
         let ends = std::thread::scope(|scope| {
             let load = |reader: Option<BufReader<File>>| {
                 let (to, from) = sync_channel(AHEAD);
@@ -77,6 +78,20 @@ fn open_file(path: &Path) -> Result<Option<(u64, BufReader<File>)>, VtcError> {
     reader.read_exact(&mut header).map_err(io_error("read", path))?;
     let damaged = || VtcError::Damaged { path: path.to_owned(), what: "its header does not fit" };
     Ok(Some((timestamp_of(&header).ok_or_else(damaged)?, reader)))
+}
+
+/// Refuses a log that has records and not all of its files. A crash while a log begins leaves some of them,
+/// all empty.
+fn refuse_gaps(paths: &[PathBuf], exists: &[bool]) -> Result<(), VtcError> {
+    let Some(missing) = exists.iter().position(|exists| !exists) else { return Ok(()) };
+    for path in paths.iter().zip(exists).filter(|(_, exists)| **exists).map(|(path, _)| path) {
+        let bytes = fs::metadata(path).map_err(io_error("read", path))?.len();
+        if bytes > FILE_HEADER_BYTES as u64 {
+            let what = "it is missing, and other files of the log have records";
+            return Err(VtcError::Damaged { path: paths[missing].clone(), what });
+        }
+    }
+    Ok(())
 }
 
 /// Reads blocks until the file ends, a block is torn, or nobody takes them any more.

@@ -70,9 +70,11 @@ pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
 /// Queries that begin together, on one thread, beside one writer.
 fn together(cell: Cell, rates: &[u32]) -> Vec<Cell> {
     let counts = if cell.quick { &QUERIES_TOGETHER[..2] } else { &QUERIES_TOGETHER[..] };
-    let rates = if cell.quick { &[0][..] } else { &[0, rates[rates.len() - 1]][..] };
+    // A closed loop, then the paper's rate for this figure, then the most.
+    let mut own = if cell.quick { vec![0] } else { vec![0, rates[0], rates[rates.len() - 1]] };
+    own.dedup();
     let of_rate = |rate: u32| counts.iter().map(move |queries| Cell { queries: *queries, rate, ..cell });
-    rates.iter().flat_map(|rate| of_rate(*rate)).collect()
+    own.into_iter().flat_map(of_rate).collect()
 }
 
 /// The cells of the other parts. `with` makes one of queries, a share and a rate.
@@ -99,8 +101,8 @@ fn of_part(
             let beside = [(1, FULL, 0), (8, FULL, 0), (1, FULL, most)].into_iter();
             let by_index = shares.iter().map(|share| (8, *share, 0));
             let beside = beside.chain(by_index).map(|(q, s, r)| with(q, s, r));
-            let moves = shares.iter().take(1).map(|share| Cell { work: Work::Move, ..with(8, *share, 0) });
-            alone.chain(beside).chain(moves).collect()
+            let work = |work| Cell { work, ..with(8, shares[0], 0) };
+            alone.chain(beside).chain([Work::Move, Work::Mixed].map(work)).collect()
         }
         Part::Moves => {
             let work = |work| [FULL, shares[0]].map(|share| Cell { work, ..with(8, share, 0) });
