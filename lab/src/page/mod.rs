@@ -33,6 +33,9 @@ pub(crate) use tables::judge;
 const ECHARTS: &str = include_str!("../../vendor/echarts.common.min.js");
 const SCRIPT: &str = include_str!("page.js");
 const STYLE: &str = include_str!("page.css");
+/// The meaning of whiskers, below the charts that have some.
+const WHISKERS: &str = "The thin line through a point or a bar goes from the least to the greatest of its \
+    repeats; the point is their median.";
 
 /// Names and what they stand for: where, when and how it was measured.
 pub(crate) type Facts = Vec<(&'static str, String)>;
@@ -154,10 +157,11 @@ impl Page<'_> {
     fn section(&self, own: &list::Section, goals: &[Goal], all_charts: &mut Vec<Value>) -> Markup {
         let is_there = !self.rows.wanted(&own.part, &list::Where::default()).is_empty();
         let command = format!("Not measured: tarn lab run {} --only {}", self.experiment, own.part);
-        let (mut places, mut grids) = (Vec::new(), Vec::new());
+        let (mut places, mut grids, mut has_whiskers) = (Vec::new(), Vec::new(), false);
         for drawn in own.charts.iter().flat_map(|chart| draw(self.list, self.rows, own, chart)) {
             places.push((all_charts.len(), drawn.chart["kind"] == "time"));
             all_charts.push(drawn.chart);
+            has_whiskers |= drawn.has_whiskers;
             grids.extend(drawn.numbers);
         }
         grids.extend(own.tables.iter().map(|table| grid(self.rows, &own.part, table)));
@@ -179,6 +183,7 @@ impl Page<'_> {
                         div class=(if is_low { "chart low" } else { "chart" }) data-chart=(place) {}
                     }
                 }
+                @if has_whiskers { p.note { (WHISKERS) } }
                 @for remark in remarks.iter().filter(|remark| remark.class != "left-out") { (remark.html()) }
                 @if !printed.is_empty() {
                     ul.printed {

@@ -28,6 +28,15 @@
       connectNulls: true,
       animation: false,
       lineStyle: { width: isTime || own.thin ? 1.3 : 2, type: own.printed ? 'dashed' : 'solid' },
+      // From the least to the greatest of the repeats, through the point or the bar.
+      markLine: own.whiskers.length === 0 ? undefined : {
+        silent: true,
+        animation: false,
+        symbol: 'none',
+        label: { show: false },
+        lineStyle: { width: 1, type: 'solid', color: chart.kind === 'bar' ? text : own.color ?? undefined },
+        data: own.whiskers.map(([at, low, high]) => [{ coord: [at, low] }, { coord: [at, high] }]),
+      },
       markArea: place > 0 || chart.spans.length === 0 ? undefined : {
         silent: true,
         itemStyle: { color: '#8883' },

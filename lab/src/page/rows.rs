@@ -134,7 +134,7 @@ impl Rows {
 
     /// The values of an expression.
     pub(crate) fn values(&self, row: &Row, expression: &str) -> Evaluated {
-        let mut reader = Reader { rows: self, row, rest: expression };
+        let mut reader = Reader { rows: self, row, rest: expression, whole: false };
         let values = reader.sum()?;
         let rest = reader.rest.trim_start();
         if rest.is_empty() { Ok(values) } else { Err(Fault::NotUnderstood(rest.to_owned())) }
@@ -143,6 +143,16 @@ impl Rows {
     /// The value of an expression; `NaN` if there is none.
     pub(crate) fn number(&self, row: &Row, expression: &str) -> f64 {
         self.values(row, expression).map_or(f64::NAN, |values| middle(&values))
+    }
+
+    /// The least and the greatest of several values of an expression. A `median` in it is of values that
+    /// count here one by one.
+    pub(crate) fn spread(&self, row: &Row, expression: &str) -> Option<[f64; 2]> {
+        let mut reader = Reader { rows: self, row, rest: expression, whole: true };
+        let values = reader.sum().ok()?.into_iter().filter(|value| value.is_finite());
+        let values: Vec<f64> = values.collect();
+        let end = |of: fn(f64, f64) -> f64| values.iter().copied().reduce(of);
+        (values.len() > 1).then_some([end(f64::min)?, end(f64::max)?])
     }
 
     /// The value of an expression in words, or the text of a column.
@@ -239,6 +249,8 @@ struct Reader<'r> {
     rows: &'r Rows,
     row: &'r Row,
     rest: &'r str,
+    /// True if a `median` leaves its values as they are.
+    whole: bool,
 }
 
 impl Reader<'_> {
@@ -274,7 +286,8 @@ impl Reader<'_> {
             self.rest = inner;
             let values = self.sum()?;
             self.rest = self.rest.strip_prefix(')').ok_or(Fault::NotUnderstood("(".to_owned()))?;
-            return if word.is_empty() { Ok(values) } else { reduced(word, &values) };
+            let is_kept = word.is_empty() || (self.whole && word == "median");
+            return if is_kept { Ok(values) } else { reduced(word, &values) };
         }
         if let Ok(number) = word.parse() {
             return Ok(vec![number]);
