@@ -299,8 +299,12 @@ pub fn draw<E: Experiment>(json: &Path, out: &Path, wanted: Wanted) -> Result<()
     }
     let results = ResultsOf::<E>::read_some(json, E::NAME)?;
     if E::rows(&results, of_newest(&results, wanted)).is_empty() {
-        let path = json.display();
-        return Err(LabError::Arguments(format!("{path} has no measurements at this scale")));
+        let other = of_newest(&results, Wanted::default());
+        let why = match (wanted.full, other.quick) {
+            (true, true) => "has measurements of --quick only",
+            _ => "has no measurements at this scale",
+        };
+        return Err(LabError::Arguments(format!("{} {why}", json.display())));
     }
     page::write(out, &html::<E>(&results, wanted))
 }
@@ -334,10 +338,10 @@ pub(crate) fn page_of_lines(
     Page { experiment, list, rows, facts, remarks: Vec::new(), verdict }.html()
 }
 
-/// The scale that is wanted, or that of the newest result.
+/// The scale that is wanted, or that of the newest result. What is quick is never shown as full.
 fn of_newest<C: Cell, F>(results: &Results<C, F>, wanted: Wanted) -> Wanted {
     let newest = results.lines.last().is_some_and(|newest| newest.cell.is_quick());
-    Wanted { quick: wanted.quick || newest, ..wanted }
+    Wanted { quick: wanted.quick || (newest && !wanted.full), ..wanted }
 }
 
 /// The statements of the papers and the targets of the design, each with whether it holds for the newest
