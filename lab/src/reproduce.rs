@@ -100,7 +100,7 @@ const STEPS: [Step; 12] = [
     step("store", (&["--sizes", "0.25,1", "--kinds", "records,lists", "--seconds", "2"], 25), 60, true),
     step("vtc", (&["--seconds", "2"], 15), 30, true),
     step("persistence", (&["--scale", "0.5"], 15), 30, true),
-    step("vls", (&["--scale", "0.25", "--seconds", "1"], 15), 40, true),
+    step("vls", (&["--scale", "0.25", "--seconds", "1"], 18), 46, true),
     step("stalls", (&["--scale", "0.25"], 10), 30, false),
     step("throughput", (&["--seconds", "0.5", "--repeats", "1"], 15), 40, false),
     step("memory", (&["--scale", "0.25"], 3), 10, false),

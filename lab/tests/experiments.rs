@@ -299,7 +299,7 @@ fn vls_runs_small() {
             assert!(own["left"] == 0 && !own["moments"].as_array().unwrap().is_empty(), "{own}");
         }
     }
-    for run in of("versions").into_iter().chain(of("moves")) {
+    for run in ["versions", "moves", "served"].into_iter().flat_map(of) {
         let variants = run["figures"]["variants"].as_array().unwrap();
         assert!(
             variants.len() >= 3 && variants.iter().all(|own| own["turns"][0]["versions_left"] == 0),
@@ -325,6 +325,7 @@ fn vls_runs_small() {
         "versions",
         "moves",
         "opening",
+        "served",
         "references",
     ];
     assert!(runs.is_empty() || parts.iter().all(|part| !of(part).is_empty()));

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tarn_study::vls::{Keep, Mask, Store, StoreError};
+use tarn_study::vls::{Keep, Mask, Store, StoreError, Wide};
 use tarn_study::{RecordBatch, RecordScan, Records, Shape, mvcc};
 
 const FIELDS: usize = 3;
@@ -276,7 +276,13 @@ fn scans_of_64_bits_show_an_instant() {
 
 #[test]
 fn scans_of_128_bits_show_an_instant() {
-    (100..106).for_each(|seed| check_vls::<u128>(Keep::Shared, seed, 500));
+    (100..106).for_each(|seed| check_vls::<Wide<2>>(Keep::Shared, seed, 500));
+}
+
+#[test]
+fn scans_of_256_and_of_512_bits_show_an_instant() {
+    (600..603).for_each(|seed| check_vls::<Wide<4>>(Keep::Shared, seed, 300));
+    (700..703).for_each(|seed| check_vls::<Wide<8>>(Keep::Shared, seed, 300));
 }
 
 #[test]

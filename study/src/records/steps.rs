@@ -12,7 +12,7 @@ use rand::{Rng, SeedableRng};
 use super::{RecordBatch, RecordScan, Records};
 use crate::mvcc;
 use crate::shape::Shape;
-use crate::vls::{Keep, Mask, Store, StoreError};
+use crate::vls::{Keep, Mask, Store, StoreError, Wide};
 
 pub(crate) const FIELDS: usize = 3;
 /// The field that the index is over.
@@ -194,13 +194,19 @@ fn scans_of_64_bits_show_what_was_there_when_they_began() {
 
 #[test]
 fn scans_of_128_bits_show_what_was_there_when_they_began() {
-    check_vls::<u128>(Keep::Shared);
+    check_vls::<Wide<2>>(Keep::Shared);
+}
+
+#[test]
+fn scans_of_256_and_of_512_bits_show_what_was_there_when_they_began() {
+    check_vls::<Wide<4>>(Keep::Shared);
+    check_vls::<Wide<8>>(Keep::Shared);
 }
 
 #[test]
 fn scans_with_remsets_of_their_own_show_the_same() {
     check_vls::<u64>(Keep::PerScan);
-    check_vls::<u128>(Keep::PerScan);
+    check_vls::<Wide<2>>(Keep::PerScan);
 }
 
 #[test]

@@ -66,6 +66,6 @@ mod view;
 pub use batch::Batch;
 pub use error::StoreError;
 pub use keep::Keep;
-pub use mask::Mask;
+pub use mask::{Mask, Wide};
 pub use scan::Scan;
 pub use store::Store;

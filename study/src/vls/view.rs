@@ -72,14 +72,13 @@ pub(crate) struct Published<M: Mask> {
 
 impl<M: Mask> Published<M> {
     pub(crate) fn new() -> Published<M> {
-        let published = Published {
+        let View { active, stable, index_active } = View::<M>::IDLE;
+        Published {
             turn: AtomicU64::new(0),
-            active: M::Cell::default(),
-            stable: M::Cell::default(),
-            index_active: M::Cell::default(),
-        };
-        published.write(View::IDLE);
-        published
+            active: active.share(),
+            stable: stable.share(),
+            index_active: index_active.share(),
+        }
     }
 
     /// REQUIRES: no other thread writes.

@@ -25,6 +25,10 @@ named! {
         Masks64 = "masks-64",
         /// The same with 128 bits.
         Masks128 = "masks-128",
+        /// The same with 256 bits.
+        Masks256 = "masks-256",
+        /// The same with 512 bits.
+        Masks512 = "masks-512",
         /// The paper's literal form with a remset for each scan.
         PerScan = "per-scan",
         /// The same with a shared remset from which nothing is freed before its scans end.
@@ -33,6 +37,10 @@ named! {
         Chains = "chains",
         /// One that keeps the versions that began before the newest scan.
         ChainsSeen = "chains-seen",
+        /// Not at all: updates by a server's protocol are alone.
+        ServedNone = "served-none",
+        /// By SQL, which a server answers.
+        Served = "served",
     }
 }
 
@@ -49,7 +57,7 @@ named! {
         Remset = "remset",
         /// Figure 11 with separate remsets, with shared ones to the end, and with version chains.
         Separate = "separate",
-        /// The text on masks of 64 and of 128 bits.
+        /// The text on masks of 64 and of 128 bits, and wider ones.
         Masks = "masks",
         /// Version chains beside the paper's literal form.
         Versions = "versions",
@@ -57,6 +65,8 @@ named! {
         Moves = "moves",
         /// The time until a view is open, and whether it sees what was acknowledged before.
         Opening = "opening",
+        /// Figures 8 to 10 with the paper's load, over a server and in this process.
+        Served = "served",
         /// Other stores, through their clients.
         References = "references",
     }
@@ -125,7 +135,11 @@ impl crate::experiment::Cell for Cell {
 
     fn need_bytes(&self) -> u64 {
         // The record with its entry, as much again for versions; some parts have several stores.
-        let stores = if matches!(self.part, Part::Masks | Part::Versions) { 4 } else { 2 };
+        let stores = match self.part {
+            Part::Masks => 5,
+            Part::Versions | Part::Served => 4,
+            _ => 2,
+        };
         self.records * store::RECORD_BYTES * 2 * stores + (128 << 20)
     }
 }

@@ -4,7 +4,7 @@
 use rand::Rng;
 use rand::rngs::SmallRng;
 use tarn_study::mvcc::{Every, Seen};
-use tarn_study::vls::{Keep, Mask, Store};
+use tarn_study::vls::{Keep, Mask, Store, Wide};
 use tarn_study::{RecordScan, Records, Shape, mvcc};
 
 use super::cell::{Cell, Figures, Measured, Part, Variant};
@@ -125,12 +125,17 @@ pub(super) fn measure(setting: &Setting, cell: &Cell) -> Result<Figures> {
     let narrow = of_masks::<u64>(cell, Keep::Shared)?;
     let goes_on = |round| round < setting.repeats();
     if cell.part == Part::Masks {
-        let wide = of_masks::<u128>(cell, Keep::Shared)?;
-        let variants = [Variant::MasksOff, Variant::Masks64, Variant::Masks128];
+        let of_128 = of_masks::<Wide<2>>(cell, Keep::Shared)?;
+        let of_256 = of_masks::<Wide<4>>(cell, Keep::Shared)?;
+        let of_512 = of_masks::<Wide<8>>(cell, Keep::Shared)?;
+        let variants =
+            [Variant::MasksOff, Variant::Masks64, Variant::Masks128, Variant::Masks256, Variant::Masks512];
         return in_turns(&variants, goes_on, |variant, round| match variant {
             Variant::MasksOff => off.turn(setting, cell, round),
             Variant::Masks64 => narrow.turn(setting, cell, round),
-            _ => wide.turn(setting, cell, round),
+            Variant::Masks128 => of_128.turn(setting, cell, round),
+            Variant::Masks256 => of_256.turn(setting, cell, round),
+            _ => of_512.turn(setting, cell, round),
         });
     }
     let (every, seen) = (of_chains::<Every>(cell)?, of_chains::<Seen>(cell)?);

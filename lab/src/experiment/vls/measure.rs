@@ -11,8 +11,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 
 use super::cell::{Cell, Figures, Measured, Turns, Variant};
 use super::query::Query;
@@ -25,7 +25,7 @@ use crate::setting::Setting;
 use crate::snapshots::cell::Distribution;
 
 /// Updates between two checks for the end, in a closed loop.
-const UPDATES_AT_ONCE: u64 = 32;
+pub(super) const UPDATES_AT_ONCE: u64 = 32;
 /// Parts that a query reads before it is the turn of the next: about a batch of 8,192 records.
 pub(super) const PARTS_AT_ONCE: usize = 64;
 
@@ -107,11 +107,20 @@ pub(super) fn beside_updates(store: &Store, setting: &Setting, cell: &Cell) -> R
     in_turns(
         &variants,
         |round| round < setting.repeats(),
-        |variant, round| {
-            let queries = if variant == Variant::None { 0 } else { cell.queries };
-            Turn::new(&Beside { store, variant, cell }, setting, cell, queries, true).run(round)
-        },
+        |variant, round| turn(store, setting, cell, variant, round),
     )
+}
+
+/// A turn of queries of a variant beside updates of records in the engine.
+pub(super) fn turn(
+    store: &Store,
+    setting: &Setting,
+    cell: &Cell,
+    variant: Variant,
+    round: u32,
+) -> Result<(Measured, bool)> {
+    let queries = if variant == Variant::None { 0 } else { cell.queries };
+    Turn::new(&Beside { store, variant, cell }, setting, cell, queries, true).run(round)
 }
 
 /// A query that runs: reads some dozens of parts. Returns the number of rows, and whether there are more.
@@ -123,6 +132,10 @@ pub(super) trait Subject: Sync {
     fn begin(&self) -> Result<Running<'_>>;
     /// Who updates it, by number.
     fn writer(&self, number: usize) -> impl Update;
+    /// The cores of those who update.
+    fn writer_cores<'s>(&self, setting: &'s Setting) -> &'s [usize] {
+        &setting.server_cores
+    }
     /// Versions that are kept now.
     fn kept(&self) -> u64;
     /// Those that are kept when no query runs any more.
@@ -177,12 +190,20 @@ pub(super) struct Turn<'s, S> {
 }
 
 /// The figures of the writer of a turn.
-#[derive(Default)]
 pub(super) struct Written {
-    /// Updates a second.
-    pub updates_per_s: f64,
+    /// Updates in the measured time.
+    pub done: u64,
+    /// The measured time.
+    pub seconds: f64,
     /// The time of each update from its intended start, in microseconds; in an open loop.
     pub latencies_us: Vec<f64>,
+}
+
+impl Written {
+    /// Updates a second. A thread that waited for a latch all the time has done none.
+    pub(super) fn updates_per_s(&self) -> f64 {
+        if self.seconds > 0.0 { self.done as f64 / self.seconds } else { 0.0 }
+    }
 }
 
 impl<S: Subject> Turn<'_, S> {
@@ -210,8 +231,8 @@ impl<S: Subject> Turn<'_, S> {
                 (0..threads).map(|number| scope.spawn(move || self.ask(number, threads))).collect();
             let writers = if self.updates { self.cell.writers } else { 0 };
             let write = move |number| {
-                let (_pinned, preferred) =
-                    alone_on(cores(&self.setting.server_cores, self.cell.writers), &self.begin)?;
+                let own = self.subject.writer_cores(self.setting);
+                let (_pinned, preferred) = alone_on(cores(own, self.cell.writers), &self.begin)?;
                 let (mut writer, seed) = (self.subject.writer(number), seed + ((number as u64) << 32));
                 write(&mut writer, self.cell, seed, &self.counts, &self.stops)
                     .map(|written| (written, preferred))
@@ -228,26 +249,27 @@ impl<S: Subject> Turn<'_, S> {
             let rows = self.rows.load(Ordering::Relaxed);
             let seconds = began.elapsed().as_secs_f64();
             self.stops.store(true, Ordering::Relaxed);
-            let (mut written, mut preferred, mut times) = (Written::default(), false, Vec::new());
+            let (mut updates_per_s, mut latencies_us) = (0.0, Vec::new());
+            let (mut preferred, mut times) = (false, Vec::new());
             for writer in writers {
                 let (own, granted) = writer.join().expect("the writer does not panic")?;
-                written.updates_per_s += own.updates_per_s;
-                written.latencies_us.extend(own.latencies_us);
+                updates_per_s += own.updates_per_s();
+                latencies_us.extend(own.latencies_us);
                 preferred = granted;
             }
             for scanner in scanners {
                 times.extend(scanner.join().expect("a query does not panic")?);
             }
-            Ok((written, preferred, times, rows as f64 / seconds))
+            Ok((updates_per_s, latencies_us, preferred, times, rows as f64 / seconds))
         });
-        let (written, preferred, times, rows_per_s) = outcome?;
+        let (updates_per_s, latencies_us, preferred, times, rows_per_s) = outcome?;
         let figures = Measured {
             rows_per_s,
             queries: times.len() as u64,
             query: Distribution::of(times),
-            updates_per_s: written.updates_per_s,
-            latency_p95: p95(&written.latencies_us),
-            latency: Distribution::of(written.latencies_us),
+            updates_per_s,
+            latency_p95: p95(&latencies_us),
+            latency: Distribution::of(latencies_us),
             versions,
             versions_left: self.subject.left(),
         };
@@ -329,6 +351,10 @@ pub(super) fn write(
     let began = Instant::now();
     let mut intended = began;
     let gap = Duration::from_secs(cell.writers as u64).checked_div(cell.rate).unwrap_or_default();
+    if cell.writers > 1 {
+        // They do not all begin in one moment, again and again.
+        intended += gap.mul_f64(rng.random());
+    }
     while !stops.load(Ordering::Relaxed) {
         if from.is_none() && counts.load(Ordering::Relaxed) {
             from = Some(Instant::now());
@@ -354,8 +380,7 @@ pub(super) fn write(
         }
         intended += gap;
     }
-    // A thread that waited for a latch all the time has done none.
-    let updates_per_s = from.map_or(0.0, |from| done as f64 / from.elapsed().as_secs_f64());
+    let seconds = from.map_or(0.0, |from| from.elapsed().as_secs_f64());
     writer.end(&mut rng)?;
-    Ok(Written { updates_per_s, latencies_us })
+    Ok(Written { done, seconds, latencies_us })
 }

@@ -2,9 +2,10 @@
 //!
 //! Variables: records of 240 bytes, queries at the same time, the share of the records that a query reads
 //! (all, or 5 to 25 % by an index), updates (none, a rate, as many as possible), and the way in which the
-//! records are read: live, through a view, by a child process; and the paper's literal form with masks of 64
-//! and 128 bits, and version chains. Expected, as in the paper on virtual lightweight snapshots: a view costs
-//! a query and the updates next to nothing, and many queries keep about as much as one.
+//! records are read: live, through a view, by a child process, by SQL over a server; and the paper's literal
+//! form with masks of 64 to 512 bits, and version chains. Expected, as in the paper on virtual lightweight
+//! snapshots: a view costs a query and the updates next to nothing, and many queries keep about as much as
+//! one.
 //!
 //! ```text
 //!   plan: cells ─► store: records in the engine, in this process ─► alone, updates, remset, …
@@ -22,6 +23,7 @@ mod references;
 mod remset;
 mod rows;
 mod separate;
+mod served;
 mod store;
 mod work;
 
@@ -99,7 +101,7 @@ impl Experiment for Vls {
     const NAME: &'static str = "vls";
     const QUESTION: &'static str = "What do consistent queries cost, beside those that read what they happen \
         to meet? (parts: alone, updates, latency, remset, separate, masks, versions, moves, \
-        opening, references)";
+        opening, served, references)";
     const FIGURES: &'static str = include_str!("../../../figures/vls.toml");
     type Cell = Cell;
     type Figures = Figures;
@@ -144,6 +146,7 @@ fn measure(setting: &Setting, kept: &mut Option<Store>, cell: &Cell, report: &mu
         Part::Alone => measure::alone(store, setting, cell),
         Part::Remset => remset::measure(store, setting, cell),
         Part::Opening => opening::measure(store, setting, cell),
+        Part::Served => served::measure(store, setting, cell),
         _ => measure::beside_updates(store, setting, cell),
     }
 }

@@ -14,6 +14,10 @@ const QUERIES: [usize; 3] = [1, 8, 64];
 const QUERIES_TOGETHER: [usize; 4] = [1, 8, 16, 64];
 /// The shares of the records that index scans read, in percent.
 const SHARES: [u32; 3] = [5, 10, 25];
+/// Threads that update over a server, as in the paper.
+const WRITERS_SERVED: usize = 10;
+/// Queries at the same time there.
+const QUERIES_SERVED: [usize; 2] = [1, 8];
 /// Attempted updates a second in an open loop: the paper's default, and the most of the paper.
 const RATES: [u32; 2] = [10_000, 100_000];
 /// With `--full`: all of the paper's.
@@ -60,6 +64,7 @@ pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
             };
             cells.extend(match part {
                 Part::Remset | Part::Separate => together(cell, &rates),
+                Part::Served => over_a_server(cell, own, shares[0], &rates),
                 _ => of_part(cell, with, queries, shares, &rates),
             });
         }
@@ -75,6 +80,22 @@ fn together(cell: Cell, rates: &[u32]) -> Vec<Cell> {
     own.dedup();
     let of_rate = |rate: u32| counts.iter().map(move |queries| Cell { queries: *queries, rate, ..cell });
     own.into_iter().flat_map(of_rate).collect()
+}
+
+/// The paper's load: ten writers and a thread for each query, which reads all or a share by index; at the
+/// first rate, or those that are asked for.
+pub(super) fn over_a_server(cell: Cell, own: &Options, share: u32, rates: &[u32]) -> Vec<Cell> {
+    let counts = if own.queries.is_empty() { &QUERIES_SERVED[..] } else { &own.queries };
+    let rates = if own.full || !own.rates.is_empty() { rates } else { &rates[..1] };
+    let mut cells = Vec::new();
+    for &rate in rates {
+        for share_percent in [FULL, share] {
+            let writers = WRITERS_SERVED;
+            let with = |&queries| Cell { queries, threads: queries, share_percent, rate, writers, ..cell };
+            cells.extend(counts.iter().map(with));
+        }
+    }
+    cells
 }
 
 /// The cells of the other parts. `with` makes one of queries, a share and a rate.

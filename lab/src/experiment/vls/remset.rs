@@ -40,7 +40,7 @@ fn wave(store: &Store, setting: &Setting, cell: &Cell, keeps: bool) -> Result<(V
     let write = |stops: &_| -> Result<(f64, bool)> {
         let (_pinned, preferred) = measure::alone_on(&setting.server_cores[..1], &begin)?;
         let written = measure::write(&mut Writer::new(store, 0), cell, setting.seed, &counts, stops)?;
-        Ok((written.updates_per_s, preferred))
+        Ok((written.updates_per_s(), preferred))
     };
     let (written, moments) = beside(write, || {
         begin.wait();

@@ -50,7 +50,7 @@ pub(super) fn of(cell: &Cell, figures: &Figures) -> Vec<Row> {
         }
         _ => {
             let row = |own: &super::cell::Turns| {
-                let reads = own.variant != Variant::None;
+                let reads = !matches!(own.variant, Variant::None | Variant::ServedNone);
                 let ms: Vec<f64> =
                     own.turns.iter().filter(|_| reads).map(|turn| turn.query_ms(cell)).collect();
                 with(json!({ "variant": own.variant.name(), "turns": own.turns, "query_ms": ms }))

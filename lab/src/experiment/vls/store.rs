@@ -32,10 +32,7 @@ pub(super) fn key(number: u64) -> Vec<u8> {
 
 /// The fields of a record, each with its value.
 pub(super) fn fields(number: u64, rng: &mut SmallRng) -> [(&'static [u8], Vec<u8>); FIELDS] {
-    std::array::from_fn(|at| {
-        let value = if at == 0 { format!("{number:020}").into_bytes() } else { text(rng) };
-        (FIELD_NAMES[at], value)
-    })
+    std::array::from_fn(|at| if at == 0 { indexed(number) } else { (FIELD_NAMES[at], text(rng)) })
 }
 
 fn text(rng: &mut SmallRng) -> Vec<u8> {
@@ -43,6 +40,16 @@ fn text(rng: &mut SmallRng) -> Vec<u8> {
     let (high, low): (u64, u64) = (rng.random(), rng.random());
     let digit = |at: usize| (if at < 16 { high >> (at * 4) } else { low >> ((at - 16) * 4) }) as usize & 15;
     (0..FIELD_BYTES).map(|at| DIGITS[digit(at)]).collect()
+}
+
+/// A drawn field that is not indexed, and a value for it.
+pub(super) fn change(rng: &mut SmallRng) -> (&'static [u8], Vec<u8>) {
+    (FIELD_NAMES[1 + rng.random_range(0..FIELDS - 1)], text(rng))
+}
+
+/// The name of the indexed field, and a value of it.
+pub(super) fn indexed(number: u64) -> (&'static [u8], Vec<u8>) {
+    (FIELD_NAMES[0], format!("{number:020}").into_bytes())
 }
 
 /// The number of a record.
@@ -149,14 +156,13 @@ impl Writer<'_> {
 impl Update for Writer<'_> {
     #[inline]
     fn update(&mut self, number: u64, rng: &mut SmallRng) -> Result<()> {
-        let name = FIELD_NAMES[1 + rng.random_range(0..FIELDS - 1)];
-        let value = text(rng);
+        let (name, value) = change(rng);
         self.put(key(number), std::iter::once((name, value.as_slice())))
     }
 
     fn move_to(&mut self, number: u64, value: u64) -> Result<()> {
-        let value = format!("{value:020}");
-        self.put(key(number), std::iter::once((FIELD_NAMES[0], value.as_bytes())))
+        let (name, value) = indexed(value);
+        self.put(key(number), std::iter::once((name, value.as_slice())))
     }
 
     fn remove(&mut self, number: u64) -> Result<()> {

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::Vls;
 use super::cell::{Cell, FULL, Figures, Measured, Moment, Opening, Part, Remset, Turns, Variant, Work};
+use super::{Options, Vls, plan};
+use crate::error::LabError;
+use crate::experiment::contract::{check, draw};
 use crate::experiment::{Experiment, ResultsOf, Wanted};
 
 fn cell(part: Part, share_percent: u32) -> Cell {
@@ -41,4 +43,51 @@ fn what_is_left_or_stale_is_broken() {
     assert_eq!(broken(Figures { opening: stale, ..Figures::default() }), 1);
     let turn = Measured { versions_left: 1, ..Measured::default() };
     assert_eq!(broken(pair(turn, turn)), 1);
+}
+
+#[test]
+fn the_papers_load_has_ten_writers_and_a_thread_for_each_query() {
+    let of = |own: &Options| plan::over_a_server(cell(Part::Served, FULL), own, 5, &[10_000, 100_000]);
+    let cells = of(&Options::default());
+    let load = |own: &Cell| (own.writers, own.rate, own.share_percent, own.queries, own.threads);
+    let loads: Vec<_> = cells.iter().map(load).collect();
+    let by_share = |share| [(10, 10_000, share, 1, 1), (10, 10_000, share, 8, 8)];
+    assert_eq!(loads, [by_share(100), by_share(5)].concat());
+    assert_eq!(of(&Options { full: true, queries: vec![2], ..Options::default() }).len(), 4);
+}
+
+#[test]
+fn repeats_have_whiskers_which_are_explained() {
+    let turn = |updates_per_s| Measured { updates_per_s, rows_per_s: 1e6, ..Measured::default() };
+    let page = |turns: &[Measured]| {
+        let variants = vec![Turns { variant: Variant::Vls, turns: turns.to_vec() }];
+        let own = Figures { variants, ..Figures::default() };
+        check::page::<Vls>(
+            &ResultsOf::<Vls>::invented(Vls::NAME, &[(cell(Part::Updates, FULL), own)]),
+            Wanted::default(),
+        )
+    };
+    let several = page(&[turn(10.0), turn(30.0), turn(20.0)]);
+    let chart = &check::charts(&several)[0];
+    assert_eq!(chart["series"][0]["data"][0], 20.0, "{chart}");
+    assert_eq!(chart["series"][0]["whiskers"], serde_json::json!([[0, 10.0, 30.0]]), "{chart}");
+    assert!(several.contains("from the least to the greatest of its repeats"), "{several}");
+    let one = page(&[turn(10.0)]);
+    assert_eq!(check::charts(&one)[0]["series"][0]["whiskers"], serde_json::json!([]));
+    assert!(!one.contains("from the least to the greatest of its repeats"), "{one}");
+}
+
+#[test]
+fn a_report_of_full_measurements_refuses_quick_ones() {
+    let results = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/results/vls.jsonl");
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("vls.html");
+    let drawn = |wanted| draw::<Vls>(results.as_ref(), &out, wanted);
+    let Err(LabError::Arguments(why)) = drawn(Wanted { quick: false, full: true }) else {
+        panic!("quick measurements are drawn as full ones")
+    };
+    assert!(why.ends_with("has measurements of --quick only"), "{why}");
+    assert!(!out.exists());
+    drawn(Wanted::default()).unwrap();
+    assert!(std::fs::read_to_string(&out).unwrap().contains("small and short (--quick)"));
 }

@@ -28,7 +28,7 @@ pub(super) const SUM: &str = "sum";
 /// Records that are written, or read, in one round trip.
 const RECORDS_AT_ONCE: u64 = 1000;
 /// The time that a reply may take.
-const PATIENCE: Duration = Duration::from_secs(600);
+pub(super) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Measures all references that are installed; reports those that are not.
 pub(super) fn measure(setting: &Setting, cell: &Cell, report: &mut Report) -> Result<Figures> {
@@ -84,7 +84,8 @@ fn write_table(path: &Path, cell: &Cell, seed: u64) -> std::io::Result<()> {
     file.flush()
 }
 
-fn fill(server: &Server, cell: &Cell, seed: u64) -> Result<()> {
+/// Writes the records.
+pub(super) fn fill(server: &Server, cell: &Cell, seed: u64) -> Result<()> {
     let mut client = Client::connect(server.address(), PATIENCE)?;
     let mut rng = SmallRng::seed_from_u64(seed);
     for number in (0..cell.records).step_by(RECORDS_AT_ONCE as usize) {
@@ -116,7 +117,7 @@ fn repeated(setting: &Setting, mut run: impl FnMut() -> Result<u64>, expected: u
 }
 
 /// Refuses a wrong answer.
-fn check(who: &str, got: u64, expected: u64) -> Result<()> {
+pub(super) fn check(who: &str, got: u64, expected: u64) -> Result<()> {
     if got == expected {
         return Ok(());
     }
@@ -148,23 +149,10 @@ fn tarn(
     references: &mut Vec<Reference>,
 ) -> Result<()> {
     let mut client = Client::connect(server.address(), PATIENCE)?;
-    let columns = columns("BIGINT", "TEXT");
-    let declared =
-        format!("CREATE EXTERNAL TABLE record (id TEXT, {columns}) STORED AS HASH LOCATION 'user:*'");
-    client.call(&["SQL", &declared])?;
+    declare(&mut client)?;
     let mut ask_all = |what: &str, client: &mut Client| -> Result<()> {
         for (name, sql, expected) in queries(cell) {
-            let run = || {
-                let reply = client.call(&["SQL", &sql])?;
-                let row = client::elements(&reply)?.get(1).map(client::elements).transpose()?;
-                let cell = row.and_then(|row| row.first());
-                let number = cell.and_then(|cell| match cell.as_integer() {
-                    Some(number) => u64::try_from(number).ok(),
-                    None => client::text(cell).ok()?.parse().ok(),
-                });
-                number.ok_or_else(|| LabError::Reply(reply.to_string()))
-            };
-            let seconds = repeated(setting, run, expected)?;
+            let seconds = repeated(setting, || number_of(client, &sql), expected)?;
             references.push(Reference { what: what.to_owned(), query: name.to_owned(), seconds });
         }
         Ok(())
@@ -180,8 +168,29 @@ fn tarn(
     ask_all("tarn, SQL with an index", &mut client)
 }
 
+/// Declares the records as a table.
+pub(super) fn declare(client: &mut Client) -> Result<()> {
+    let columns = columns("BIGINT", "TEXT");
+    let declared =
+        format!("CREATE EXTERNAL TABLE record (id TEXT, {columns}) STORED AS HASH LOCATION 'user:*'");
+    client.call(&["SQL", &declared])?;
+    Ok(())
+}
+
+/// The one number that a statement answers.
+pub(super) fn number_of(client: &mut Client, sql: &str) -> Result<u64> {
+    let reply = client.call(&["SQL", sql])?;
+    let row = client::elements(&reply)?.get(1).map(client::elements).transpose()?;
+    let cell = row.and_then(|row| row.first());
+    let number = cell.and_then(|cell| match cell.as_integer() {
+        Some(number) => u64::try_from(number).ok(),
+        None => client::text(cell).ok()?.parse().ok(),
+    });
+    number.ok_or_else(|| LabError::Reply(reply.to_string()))
+}
+
 /// Waits until the one index is built; until then queries walk.
-fn wait_for_index(client: &mut Client) -> Result<()> {
+pub(super) fn wait_for_index(client: &mut Client) -> Result<()> {
     let built = wait_for(Duration::from_millis(10), PATIENCE, || {
         let reply = client.call(&["SQL", "SHOW INDEXES"])?;
         let row = client::elements(&reply)?.get(1).map(client::elements).transpose()?;
