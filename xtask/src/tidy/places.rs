@@ -1,4 +1,5 @@
-//! Names and places: each folder has a subject, no path is of one machine, each link leads somewhere.
+//! Names and places: each folder has a subject, no path is of one machine, each link leads somewhere, and
+//! `results/` has results of the laboratory alone.
 
 use super::Finding;
 use super::source::Tree;
@@ -14,6 +15,11 @@ const HOMES: &[&str] = &["home", "root", "Users"];
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, file) in &tree.files {
+        if path.starts_with("results/") && !is_result(tree, path) {
+            let problem = "no result of `tarn lab reproduce`: results/MACHINE/ has manifest.json, and of \
+                           each experiment NAME.jsonl.zst, NAME.csv and NAME.html";
+            findings.push(Finding { path: path.clone(), line: 1, rule: "results", problem: problem.into() });
+        }
         if let Some(folder) = path.split('/').rev().skip(1).find(|folder| FORBIDDEN_FOLDERS.contains(folder))
         {
             let problem = format!("a folder called `{folder}` says nothing; name it for what is in it");
@@ -35,6 +41,15 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// True for a file that `tarn lab reproduce` writes. A table and a report have the data that they show beside
+/// them.
+fn is_result(tree: &Tree, path: &str) -> bool {
+    let [_, machine, file] = path.split('/').collect::<Vec<_>>()[..] else { return false };
+    let shown = file.strip_suffix(".csv").or(file.strip_suffix(".html"));
+    let has_data = |name: &str| tree.files.contains_key(&format!("results/{machine}/{name}.jsonl.zst"));
+    file == "manifest.json" || file.ends_with(".jsonl.zst") || shown.is_some_and(has_data)
 }
 
 /// True if a line contains the path of this clone, or a path into a home folder.
@@ -107,6 +122,18 @@ mod tests {
         assert_eq!(rules("docs/a.txt", "built in /nowhere/target"), [("machine-path", 1)]);
         let below = ["docs/ho", "me/"].concat();
         assert_eq!(rules("docs/a.txt", &format!("under {below} or $HOME/.cache")), []);
+    }
+
+    #[test]
+    fn results_are_those_of_the_laboratory() {
+        let names =
+            ["manifest.json", "vls.jsonl.zst", "vls.csv", "vls.html", "vtc.csv", "notes.txt", "a/b.csv"];
+        let paths = names.map(|name| format!("results/some/{name}"));
+        let tree = sample(&paths.each_ref().map(|path| (path.as_str(), "")));
+        let found: Vec<_> = check(&tree).into_iter().map(|finding| (finding.path, finding.rule)).collect();
+        let wrong =
+            ["a/b.csv", "notes.txt", "vtc.csv"].map(|name| (format!("results/some/{name}"), "results"));
+        assert_eq!(found, wrong);
     }
 
     #[test]

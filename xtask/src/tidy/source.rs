@@ -8,7 +8,7 @@ use std::process::Command;
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Item, Meta, Token};
 
-/// All text files.
+/// All files.
 pub(crate) struct Tree {
     /// The folder itself, as an absolute path.
     pub root: String,
@@ -16,9 +16,9 @@ pub(crate) struct Tree {
     pub files: BTreeMap<String, Text>,
 }
 
-/// One text file.
+/// One file.
 pub(crate) struct Text {
-    /// The whole text.
+    /// The whole text; nothing of a file that is none.
     pub text: String,
     /// Parsed, if it is Rust.
     pub rust: Option<Rust>,
@@ -44,8 +44,11 @@ impl Tree {
             return Err(format!("git ls-files: {}", String::from_utf8_lossy(&output.stderr)));
         }
         let listed = String::from_utf8_lossy(&output.stdout).into_owned();
-        // A file that is not UTF-8 is no text; a file that was deleted but not committed is not there.
-        let read = |path: &str| Some((path.to_owned(), std::fs::read_to_string(root.join(path)).ok()?));
+        // A file that is not UTF-8 has no text; a file that was deleted but not committed is not there.
+        let read = |path: &str| {
+            let bytes = std::fs::read(root.join(path)).ok()?;
+            Some((path.to_owned(), String::from_utf8(bytes).unwrap_or_default()))
+        };
         let texts = listed.split('\0').filter(|path| !path.is_empty()).filter_map(read);
         Tree::of(root.display().to_string(), texts.collect())
     }
