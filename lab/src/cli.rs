@@ -19,6 +19,7 @@ use crate::process;
 use crate::published;
 use crate::report::{Report, table};
 use crate::reproduce::{self, Pages, ReproduceArgs};
+use crate::results::unpacked;
 use crate::setting::{Options, Setting};
 use crate::snapshots;
 
@@ -184,7 +185,7 @@ struct ReportOptions {
     /// The file of results. By default that of the experiment.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// The file to write. By default one beside the default file of results.
+    /// The file to write. By default one beside the file of results.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Show what was measured with `--quick`; by default the scale of the newest result.
@@ -196,10 +197,14 @@ struct ReportOptions {
 }
 
 fn draw<E: Experiment>(own: &ReportOptions) -> Result<()> {
-    let results = results_of(E::NAME);
-    let json = own.json.clone().unwrap_or_else(|| results.clone());
-    let out = own.out.clone().unwrap_or_else(|| results.with_extension("html"));
+    let json = own.json.clone().unwrap_or_else(|| results_of(E::NAME));
+    let out = own.out.clone().unwrap_or_else(|| page_beside(&json));
     contract::draw::<E>(&json, &out, Wanted { quick: own.quick, full: own.full })
+}
+
+/// The report beside a file of results, which may be packed.
+fn page_beside(json: &Path) -> PathBuf {
+    unpacked(json).with_extension("html")
 }
 
 /// Draws the newest results of a file, of the experiment with this name.
@@ -221,21 +226,25 @@ pub struct Conclusion {
     pub goals_missed: usize,
     /// Campaigns and checks in which something was wrong.
     pub broken: usize,
+    /// Cells of experiments that ran to their end which failed and were left out.
+    pub failed: usize,
     /// True if a missed goal is a failure.
     pub strict: bool,
 }
 
 /// Runs the laboratory's command line. The exit code is 0 if the experiment ran and found nothing broken, 1
-/// if it did not, 2 if a goal was missed and `--strict` asked to say so, 130 after Ctrl-C.
+/// if it did not, 2 if a goal was missed and `--strict` asked to say so, 3 if all of `reproduce` ran but some
+/// cells failed, 130 after Ctrl-C.
 pub fn run(cli: LabCli) -> ExitCode {
     interrupt::listen();
     match execute(cli) {
         Ok(conclusion) if conclusion.broken > 0 => ExitCode::FAILURE,
         Ok(conclusion) if conclusion.strict && conclusion.goals_missed > 0 => ExitCode::from(2),
+        Ok(conclusion) if conclusion.failed > 0 => ExitCode::from(3),
         Ok(_) => ExitCode::SUCCESS,
         Err(_) if interrupt::asked() => {
             eprintln!("interrupted");
-            ExitCode::from(130)
+            ExitCode::from(interrupt::EXIT_CODE)
         }
         Err(error) => {
             eprintln!("error: {error}");
@@ -256,16 +265,17 @@ pub fn execute(cli: LabCli) -> Result<Conclusion> {
         Command::Compare(asked) => {
             let Asked { options, own } = *asked;
             let goals_missed = compare::run(options, &own, &results_of(compare::NAME))?;
-            return Ok(Conclusion { goals_missed, broken: 0, strict: true });
+            return Ok(Conclusion { goals_missed, strict: true, ..Conclusion::default() });
         }
         Command::Ratios(asked) => {
             let Asked { options, own } = *asked;
             let goals_missed = ratios::run(options, &own, &results_of(ratios::NAME))?;
-            return Ok(Conclusion { goals_missed, broken: 0, strict: true });
+            return Ok(Conclusion { goals_missed, strict: true, ..Conclusion::default() });
         }
         Command::Reproduce(own) => {
-            let broken = reproduce::run(&own, &Pages { draw: &draw_named, claims: &claims })?;
-            return Ok(Conclusion { broken, ..Conclusion::default() });
+            let done = reproduce::run(&own, &Pages { draw: &draw_named, claims: &claims })?;
+            let (broken, failed) = (done.steps_failed, done.cells_failed);
+            return Ok(Conclusion { broken, failed, ..Conclusion::default() });
         }
         Command::Run { experiment } => return run_experiment(*experiment),
     }
@@ -286,7 +296,7 @@ fn start<E: Experiment, O: Args>(
     experiment: impl FnOnce(Setting, O) -> E,
 ) -> Result<Conclusion> {
     if E::CONTINUES {
-        if !E::HAS_PEERS && !options.peers.is_empty() {
+        if E::HAS_SERVERS && !E::HAS_PEERS && !options.peers.is_empty() {
             let why = format!("{} compares variants of its own: it has no --peer", E::NAME);
             return Err(LabError::Arguments(why));
         }
@@ -296,7 +306,8 @@ fn start<E: Experiment, O: Args>(
             options.server_cores = process::cores_allowed();
         }
     }
-    let setting = Setting::new(options)?;
+    let setting =
+        if E::HAS_SERVERS { Setting::new(options)? } else { Setting::without_servers(options, E::NAME)? };
     setting.announce(E::NAME);
     let (seed, strict) = (setting.seed, setting.options.strict);
     let (path, dir) = (setting.options.json.clone(), setting.dir.clone());
@@ -314,10 +325,11 @@ fn conduct<E: Experiment>(
 ) -> Result<Conclusion> {
     let mut report = Report::new(E::NAME, seed, dir, path)?;
     let broken = contract::run(experiment, path, wanted, again, &mut report)?;
-    if let Some(path) = path {
+    // A step of `reproduce` is packed and drawn there.
+    if let Some(path) = path.filter(|_| std::env::var_os(reproduce::STEP).is_none()) {
         eprintln!("drawn by: tarn lab report {} --json {}", E::NAME, path.display());
     }
-    Ok(Conclusion { goals_missed: report.finish()?, broken, strict })
+    Ok(Conclusion { goals_missed: report.finish()?, broken, strict, ..Conclusion::default() })
 }
 
 #[cfg(test)]
@@ -327,10 +339,54 @@ mod tests {
     use super::*;
 
     #[test]
+    fn numbers_that_cannot_be_measured_are_refused_by_name() {
+        for words in [
+            "store --sizes 0",
+            "store --operations 0",
+            "vtc --sizes 0.25,-1",
+            "vls --sizes NaN",
+            "vls --rates 0",
+            "vls --writers 0",
+            "vls --queries 0",
+            "stalls --sizes 1e9",
+            "stalls --rate inf",
+            "durability --kills 0",
+            "durability --dirs 0",
+            "durability --writers 0",
+            "workers --workers 0",
+            "ycsb-control --threads 0",
+            "throughput --seconds NaN",
+            "memory --repeats 0",
+        ] {
+            let all = ["tarn-lab", "run"].into_iter().chain(words.split(' '));
+            let refused = LabCli::try_parse_from(all).expect_err(words).to_string();
+            let option = words.split(' ').nth(1).unwrap_or_default();
+            assert!(refused.contains(option) && refused.contains("invalid value"), "{words}: {refused}");
+        }
+        for scale in ["0", "-1", "NaN", "2"] {
+            let cli = LabCli::try_parse_from(["tarn-lab", "run", "workers", &format!("--scale={scale}")]);
+            let refused = execute(cli.expect("it is checked later")).expect_err(scale).to_string();
+            assert_eq!(refused, "--scale is between 0 and 1");
+        }
+    }
+
+    #[test]
+    fn an_experiment_without_servers_has_no_options_about_them() {
+        for words in ["--peer redis-7", "--servers tarn", "--tarn /bin/sh"] {
+            let all = ["tarn-lab", "run", "workers"].into_iter().chain(words.split(' '));
+            let refused = execute(LabCli::parse_from(all)).expect_err(words).to_string();
+            let option = words.split(' ').next().unwrap_or_default();
+            assert_eq!(refused, format!("workers measures no server: it has no {option}"));
+        }
+    }
+
+    #[test]
     fn the_command_line_is_consistent() {
         LabCli::command().debug_assert();
         let words = ["tarn-lab", "run", "throughput", "--quick", "--only", "plain,always"];
         assert!(LabCli::try_parse_from(words).is_ok());
+        assert_eq!(page_beside(Path::new("a/vls.jsonl.zst")), Path::new("a/vls.html"));
+        assert_eq!(page_beside(&results_of("vls")), Path::new("lab-results/vls.html"));
         let Command::List = LabCli::parse_from(["tarn-lab", "list"]).command else { panic!("list is list") };
     }
 }

@@ -71,7 +71,7 @@ pub(crate) fn show(args: &DemoArgs) -> Result<()> {
     }
     let seed: u64 = rand::random();
     let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let dir = tempfile::Builder::new().prefix("tarn-demo-").tempdir_in(&parent).at(parent)?;
+    let dir = interrupt::temporary("tarn-demo-", &parent).at(parent)?;
     let binary = args.tarn.clone().map_or_else(|| program_beside("tarn"), Ok)?;
     let mut plan = Plan::new(Subject::new(Product::Tarn, &binary), dir.path());
     plan.persistence = Persistence::Always;
@@ -225,7 +225,7 @@ fn say_what_next(args: &DemoArgs, server: Server, dir: tempfile::TempDir) -> Res
         println!(
             "The server goes on, on port {}, with its data in {}.",
             address.port(),
-            dir.keep().display()
+            interrupt::keep(dir).display()
         );
         println!("  redis-cli -p {} hgetall user:000000000042", address.port());
         println!("  kill {pid}                                  ends it cleanly");

@@ -32,6 +32,7 @@ pub mod ledger;
 pub mod limit;
 pub mod load;
 pub mod machine;
+mod numbers;
 mod page;
 pub mod peers;
 pub mod power;

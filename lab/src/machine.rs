@@ -5,12 +5,12 @@ use std::path::Path;
 
 use procfs::process::{MountInfo, Process};
 use procfs::{CpuInfo, Current, Meminfo};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Result};
 
 /// Facts about the machine.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's name.
     pub processor: String,

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 use indicatif::HumanFloatCount;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{IoContext, LabError, Result};
@@ -19,6 +19,42 @@ pub const COMMIT: &str = env!("TARN_LAB_COMMIT");
 
 /// The case of a line that has words only.
 pub const NOTE: &str = "note";
+
+/// The case of a line that names something that was left out.
+pub const LEFT_OUT: &str = "left-out";
+
+/// Something that was planned and not measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut<C> {
+    /// The cell; nothing for a server that is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cell: Option<C>,
+    /// Its words.
+    pub what: String,
+    /// The reason: if it did not fail, its kind, and perhaps details after a colon.
+    pub why: String,
+    /// True if it was tried and failed; false if this machine cannot do it.
+    pub failed: bool,
+}
+
+impl<C> LeftOut<C> {
+    /// The reason without details.
+    pub fn kind(&self) -> &str {
+        if self.failed { &self.why } else { self.why.split(':').next().unwrap_or(&self.why) }
+    }
+}
+
+/// Kinds of reasons, each with the words of all that were left out for it, in the order of the first.
+pub fn by_kind<C>(all: &[&LeftOut<C>]) -> Vec<(String, Vec<String>)> {
+    let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
+    for own in all {
+        match kinds.iter_mut().find(|(kind, _)| kind == own.kind()) {
+            Some((_, words)) => words.push(own.what.clone()),
+            None => kinds.push((own.kind().to_owned(), vec![own.what.clone()])),
+        }
+    }
+    kinds
+}
 
 /// One run, as its JSON line has it.
 #[derive(Debug, Serialize)]
@@ -98,6 +134,9 @@ pub struct Goal {
     /// The section of a report that shows it.
     #[serde(skip)]
     pub section: String,
+    /// The promise that it judges, if it is one, and where Tarn makes it.
+    #[serde(skip)]
+    pub promise: String,
 }
 
 impl Goal {
@@ -156,6 +195,12 @@ impl Report {
 
     /// Writes the line of one run.
     pub fn run(&mut self, run: Run<'_>) -> Result<()> {
+        let line = self.write(run)?;
+        self.written.push(line);
+        Ok(())
+    }
+
+    fn write(&mut self, run: Run<'_>) -> Result<Value> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let line = Line {
             experiment: self.experiment,
@@ -167,11 +212,10 @@ impl Report {
         };
         let line = serde_json::to_value(&line).expect("a run is plain data");
         writeln!(self.lines, "{line}").doing(|| "write a JSON line".to_owned())?;
-        self.written.push(line);
-        Ok(())
+        Ok(line)
     }
 
-    /// The lines that were written so far.
+    /// The lines of runs that were written so far.
     pub fn written(&self) -> &[Value] {
         &self.written
     }
@@ -181,9 +225,16 @@ impl Report {
         self.remark(NOTE, serde_json::json!({ "text": text }))
     }
 
+    /// Says what is left out, and writes a line of it.
+    pub fn leave_out<C: Serialize>(&mut self, own: &LeftOut<C>) -> Result<()> {
+        eprintln!("left out: {}: {}", own.what, own.why);
+        self.remark(LEFT_OUT, serde_json::to_value(own).expect("it is plain data"))
+    }
+
     /// Writes a line that is no run: it has no server and no parameters.
     fn remark(&mut self, case: &str, figures: Value) -> Result<()> {
-        self.run(Run { case, server: "", version: "", repeat: 0, parameters: Value::Null, figures })
+        let run = Run { case, server: "", version: "", repeat: 0, parameters: Value::Null, figures };
+        self.write(run).map(|_| ())
     }
 
     /// Notes a goal.
@@ -291,6 +342,24 @@ mod tests {
     fn a_goal_that_was_not_measured_is_not_met() {
         assert!(Bound::AtLeast(1.1).is_met(1.1) && !Bound::AtLeast(1.1).is_met(1.09));
         assert!(!Bound::AtMost(1.0).is_met(f64::NAN) && !Bound::AtLeast(1.0).is_met(f64::NAN));
+    }
+
+    #[test]
+    fn reasons_are_counted_by_their_kind() {
+        let of = |what: &str, why: &str, failed| LeftOut::<()> {
+            cell: None,
+            what: what.to_owned(),
+            why: why.to_owned(),
+            failed,
+        };
+        let all =
+            [of("a", "no room: 3 MB", false), of("b", "it said: no", true), of("c", "no room: 4", false)];
+        let kinds = by_kind(&all.iter().collect::<Vec<_>>());
+        let expected = [("no room", vec!["a", "c"]), ("it said: no", vec!["b"])];
+        assert_eq!(kinds.len(), 2);
+        for ((kind, words), (own, all)) in kinds.iter().zip(expected) {
+            assert_eq!((kind.as_str(), words), (own, &all.into_iter().map(str::to_owned).collect()));
+        }
     }
 
     #[test]

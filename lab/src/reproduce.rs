@@ -6,15 +6,17 @@
 //!   stopped? the next run continues here ◄─────┘        --draw begins here ───┘
 //! ```
 //!
-//! A step runs in a process of its own. `manifest.json` has the scale, the seed and the steps that are done.
+//! A step runs in a process of its own. `manifest.json` has the scale, the seed, the machine, and of each
+//! step that is done its command, its times, and everything that it left out.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use chrono::{DateTime, SecondsFormat};
 use indicatif::HumanDuration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
@@ -22,17 +24,25 @@ use serde_json::Value;
 
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
-use crate::report::table;
-use crate::results;
+use crate::machine::Machine;
+use crate::page::cells;
+use crate::report::{COMMIT, LeftOut, by_kind, table};
+use crate::results::{self, Results};
 
 /// The head of the page of statements.
 const CLAIMS: &str = "\
 # What holds, and what does not
 
-Each statement of the five papers that the laboratory can judge, each number that they publish, and each
-target of Tarn, held against one run. `tarn lab reproduce DIRECTORY --draw --claims FILE` writes this page
-from the results in a directory; [README.md](README.md) says how these are made.
+Each statement of the five papers that the laboratory knows, each number that they publish, and each target
+of Tarn, held against one run: it holds, it does not, or it cannot be judged here, with the reason. A target
+that judges a promise of Tarn's pages names it. `tarn lab reproduce DIRECTORY --draw --claims FILE` writes
+this page from the results in a directory; [README.md](README.md) says how these are made.
 ";
+/// Set for the process of a step: its file of results will have another name.
+pub const STEP: &str = "TARN_LAB_STEP";
+/// The share of the estimate of all steps by which the first of them count little: a short step says little
+/// of the pace of the others.
+const PACE_SHARE: f64 = 0.25;
 /// The interval between two looks at a step that runs.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The level of compression: results are written once.
@@ -139,21 +149,100 @@ fn experiments() -> clap::builder::PossibleValuesParser {
     clap::builder::PossibleValuesParser::new(STEPS.map(|step| step.experiment))
 }
 
-/// The record of a directory of results.
+/// The record of a directory of results. Those of older versions do not have all of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Manifest {
     scale: Scale,
     seed: u64,
+    /// The version of the laboratory.
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    commit: String,
+    machine: Option<Machine>,
+    /// The beginning of the first run, in the form of RFC 3339, as all moments here.
+    #[serde(default)]
+    began: String,
+    /// The end of the last step.
+    #[serde(default)]
+    ended: String,
     done: Vec<Done>,
 }
 
 /// A step that is done.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Done {
     experiment: String,
     /// The command.
     command: String,
+    /// The commit of the laboratory that ran it.
+    commit: String,
+    began: String,
+    ended: String,
     seconds: u64,
+    /// True if an earlier run was stopped in it: the times are those of the rest.
+    continued: bool,
+    /// Lines with figures.
+    measurements: usize,
+    /// Everything that was planned and is not measured, by name.
+    left_out: Vec<LeftOut<()>>,
+}
+
+impl Done {
+    /// Reads what a step has measured and left out.
+    fn count(&mut self, json: &Path) -> Result<()> {
+        let results = Results::<Value, Value>::read(json, &self.experiment)?;
+        self.measurements = results.lines.iter().filter(|line| !line.cell.is_null()).count();
+        let named = |LeftOut { what, why, failed, .. }| LeftOut { cell: None, what, why, failed };
+        self.left_out = results.left_out.into_iter().map(named).collect();
+        Ok(())
+    }
+
+    /// A line for each reason for which something was left out.
+    fn reasons(&self) -> Vec<String> {
+        let kinds = by_kind(&self.left_out.iter().collect::<Vec<_>>());
+        let text = |(kind, words): (String, Vec<String>)| {
+            format!("{}: {} left out: {kind}", self.experiment, cells(words.len()))
+        };
+        kinds.into_iter().map(text).collect()
+    }
+
+    fn failed(&self) -> usize {
+        self.left_out.iter().filter(|own| own.failed).count()
+    }
+}
+
+/// The end of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Steps that failed.
+    pub steps_failed: usize,
+    /// Cells that failed in steps that are done. Cells that this machine cannot measure do not count.
+    pub cells_failed: usize,
+}
+
+/// The present moment, in the form of RFC 3339.
+fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let moment = DateTime::from_timestamp_secs(since.as_secs() as i64).unwrap_or_default();
+    moment.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+/// Minutes of the steps that were run here.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pace {
+    estimated: f64,
+    taken: f64,
+}
+
+impl Pace {
+    /// The minutes that are left of an estimate, by how long those steps took that were run. `all` is the
+    /// estimate of all steps.
+    fn minutes_left(self, estimate: f64, all: f64) -> f64 {
+        let known = all * PACE_SHARE;
+        estimate * (known + self.taken) / (known + self.estimated)
+    }
 }
 
 /// The pages that are made of the results of an experiment, by its name.
@@ -164,74 +253,107 @@ pub struct Pages<'p> {
     pub claims: &'p dyn Fn(&str, &Path) -> Result<String>,
 }
 
-/// Runs the steps that are not done yet, and draws. Returns how many failed.
-pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<usize> {
+/// Runs the steps that are not done yet, and draws.
+pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<Outcome> {
     let dir = &args.results;
     if !args.draw {
         fs::create_dir_all(dir).at(dir)?;
     } else if !dir.is_dir() {
         return Err(LabError::Arguments(format!("{} is no directory of results", dir.display())));
     }
+    if let Some(page) = &args.claims {
+        check_writable(page)?;
+    }
     let mut manifest = Manifest::read(args)?;
     // A step whose results have gone is to be measured again.
     manifest.done.retain(|own| packed(dir, &own.experiment).is_file());
+    for own in manifest.done.iter_mut().filter(|own| own.measurements == 0) {
+        // An older version did not count. A file that cannot be read fails where it is drawn.
+        let _ = own.count(&packed(dir, &own.experiment.clone()));
+    }
     let asked = |step: &&Step| args.only.is_empty() || args.only.iter().any(|own| own == step.experiment);
     let steps: Vec<&Step> = STEPS.iter().filter(asked).collect();
     let (mut failed, mut claims) = (Vec::new(), CLAIMS.to_owned());
-    // Minutes of the steps that were run here, as estimated and as they were.
-    let (mut estimated, mut taken) = (0.0, 0.0);
+    if !args.draw {
+        manifest.begin(args)?;
+    }
+    let mut pace = Pace::default();
     for (place, step) in steps.iter().enumerate() {
         interrupt::check()?;
         let name = step.experiment;
         if !args.draw && !manifest.has(name) {
-            let left: f64 = steps[place..]
-                .iter()
-                .filter(|own| !manifest.has(own.experiment))
-                .map(|own| own.minutes(manifest.scale))
-                .sum();
-            let pace = if estimated > 0.0 { taken / estimated } else { 1.0 };
-            let left = HumanDuration(Duration::from_secs_f64(left * pace * 60.0));
+            let todo: Vec<&Step> =
+                steps[place..].iter().copied().filter(|own| !manifest.has(own.experiment)).collect();
+            let left = pace.minutes_left(minutes(&todo, manifest.scale), minutes(&steps, manifest.scale));
+            let left = HumanDuration(Duration::from_secs_f64(left * 60.0));
             eprintln!("\n{name} ({} of {}), about {left} left", place + 1, steps.len());
             let begun = Instant::now();
             match manifest.measure(step, args) {
-                Ok(()) => {}
+                Ok(()) => {
+                    pace.estimated += step.minutes(manifest.scale);
+                    pace.taken += begun.elapsed().as_secs_f64() / 60.0;
+                }
                 Err(error) => {
                     interrupt::check()?;
                     eprintln!("error: {error}; the other experiments go on");
                     failed.push(name);
-                    continue;
                 }
             }
-            estimated += step.minutes(manifest.scale);
-            taken += begun.elapsed().as_secs_f64() / 60.0;
         }
-        let json = packed(dir, name);
-        if json.is_file() {
-            let drawn = write_rows(&json, &dir.join(format!("{name}.csv")))
-                .and_then(|()| (pages.draw)(name, &json, &dir.join(format!("{name}.html"))))
-                .and_then(|()| (pages.claims)(name, &json));
-            match drawn {
-                Ok(own) => claims += &format!("\n{own}"),
-                Err(error) => {
-                    eprintln!("error: {error}; the other experiments go on");
+        match draw(name, dir, pages) {
+            Ok(own) => claims += &own,
+            Err(error) => {
+                eprintln!("error: {name}: {error}; the other experiments go on");
+                claims += &format!("\n## {name}\n\nCannot be judged here: {error}\n");
+                if !failed.contains(&name) {
                     failed.push(name);
                 }
             }
-        } else {
-            if args.draw {
-                eprintln!("{name} is not measured in {}", dir.display());
-            }
-            claims += &format!("\n## {name}\n\nNot measured here.\n");
         }
     }
     if let Some(path) = &args.claims {
-        fs::write(path, claims).at(path)?;
+        write_whole(path, claims.as_bytes())?;
     }
     manifest.print();
     if !failed.is_empty() {
         eprintln!("failed: {}; the same command tries them again", failed.join(", "));
     }
-    Ok(failed.len())
+    let own = manifest.done.iter().filter(|own| steps.iter().any(|step| step.experiment == own.experiment));
+    let cells_failed = if args.draw { 0 } else { own.map(Done::failed).sum() };
+    Ok(Outcome { steps_failed: failed.len(), cells_failed })
+}
+
+/// The minutes of some steps, as estimated.
+fn minutes(steps: &[&Step], scale: Scale) -> f64 {
+    steps.iter().map(|own| own.minutes(scale)).sum()
+}
+
+/// Writes the table and the report of an experiment. Returns what the page of statements says of it.
+fn draw(name: &str, dir: &Path, pages: &Pages<'_>) -> Result<String> {
+    let json = packed(dir, name);
+    if !json.is_file() {
+        eprintln!("{name} is not measured in {}", dir.display());
+        return Ok(format!("\n## {name}\n\nCannot be judged here: not measured.\n"));
+    }
+    let mut done = Done { experiment: name.to_owned(), ..Done::default() };
+    done.count(&json)?;
+    if done.measurements == 0 && !done.left_out.is_empty() {
+        let reasons = done.reasons();
+        reasons.iter().for_each(|reason| eprintln!("{reason}"));
+        return Ok(format!("\n## {name}\n\nCannot be judged here: {}.\n", reasons.join("; ")));
+    }
+    write_rows(&json, &dir.join(format!("{name}.csv")))?;
+    (pages.draw)(name, &json, &dir.join(format!("{name}.html")))?;
+    Ok(format!("\n{}", (pages.claims)(name, &json)?))
+}
+
+/// Fails unless a file can be written, which may take hours until it is.
+fn check_writable(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Err(LabError::Arguments(format!("{} is a directory: a file is expected", path.display())));
+    }
+    let unfinished = path.with_added_extension("unfinished");
+    File::create(&unfinished).and_then(|_| fs::remove_file(&unfinished)).at(unfinished)
 }
 
 /// The compressed results of an experiment.
@@ -243,7 +365,9 @@ impl Manifest {
     /// That of the directory, which must have been begun in the same way, or a new one.
     fn read(args: &ReproduceArgs) -> Result<Manifest> {
         let path = args.results.join("manifest.json");
-        let new = Manifest { scale: args.scale, seed: args.seed, done: Vec::new() };
+        let (scale, seed, none) = (args.scale, args.seed, String::new);
+        let (version, commit, began, ended) = (none(), none(), none(), none());
+        let new = Manifest { scale, seed, version, commit, machine: None, began, ended, done: Vec::new() };
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(new),
@@ -265,6 +389,18 @@ impl Manifest {
         self.done.iter().any(|own| own.experiment == experiment)
     }
 
+    /// Records who measures, where and from when on.
+    fn begin(&mut self, args: &ReproduceArgs) -> Result<()> {
+        interrupt::be_patient();
+        self.version = env!("CARGO_PKG_VERSION").to_owned();
+        self.commit = COMMIT.to_owned();
+        self.machine = Some(Machine::look(&args.dir.clone().unwrap_or_else(std::env::temp_dir)));
+        if self.began.is_empty() {
+            self.began = now();
+        }
+        self.write(&args.results)
+    }
+
     /// Runs a step, packs its results, and records it.
     fn measure(&mut self, step: &Step, args: &ReproduceArgs) -> Result<()> {
         let (name, dir) = (step.experiment, &args.results);
@@ -275,20 +411,24 @@ impl Manifest {
         words.extend(["--seed".to_owned(), self.seed.to_string()]);
         let shown = format!("tarn lab {}", words.join(" "));
         let mut command = Command::new(own);
-        command.args(&words).arg("--json").arg(&json);
+        command.args(&words).arg("--json").arg(&json).env(STEP, name);
         if let Some(data) = &args.dir {
             command.arg("--dir").arg(data);
         }
-        let begun = Instant::now();
+        let (begun, began, continued) = (Instant::now(), now(), json.exists());
         let status = run_to_its_end(&mut command).doing(|| shown.clone())?;
         if !status.success() {
             return Err(LabError::Program { what: shown, status, words: String::new() });
         }
+        let (experiment, commit, seconds) = (name.to_owned(), COMMIT.to_owned(), begun.elapsed().as_secs());
+        let ended = now();
+        self.ended.clone_from(&ended);
+        let times = Done { began, ended, seconds, continued, ..Done::default() };
+        let mut done = Done { experiment, command: shown, commit, ..times };
+        done.count(&json)?;
         pack(&json, &packed(dir, name))?;
-        let seconds = begun.elapsed().as_secs();
-        self.done.push(Done { experiment: name.to_owned(), command: shown, seconds });
-        let text = serde_json::to_string_pretty(self).expect("a manifest is plain data");
-        write_whole(&dir.join("manifest.json"), (text + "\n").as_bytes())?;
+        self.done.push(done);
+        self.write(dir)?;
         // Only now: a run that is stopped before continues with these.
         fs::remove_file(&json).at(&json)?;
         // Time series are in the results too.
@@ -299,26 +439,35 @@ impl Manifest {
         Ok(())
     }
 
+    fn write(&self, dir: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self).expect("a manifest is plain data");
+        write_whole(&dir.join("manifest.json"), (text + "\n").as_bytes())
+    }
+
     fn print(&self) {
-        let mut printed = table(&["experiment", "minutes", "command"]);
+        let mut printed = table(&["experiment", "minutes", "measurements", "left out", "failed", "command"]);
         for own in &self.done {
-            printed.add_row([&own.experiment, &format!("{:.1}", own.seconds as f64 / 60.0), &own.command]);
+            let counts = [own.measurements, own.left_out.len() - own.failed(), own.failed()];
+            let [measurements, left_out, failed] = counts.map(|count| count.to_string());
+            let minutes = format!("{:.1}", own.seconds as f64 / 60.0);
+            printed.add_row([&own.experiment, &minutes, &measurements, &left_out, &failed, &own.command]);
         }
         println!("{printed}");
+        self.done.iter().flat_map(Done::reasons).for_each(|reason| eprintln!("{reason}"));
     }
 }
 
-/// Runs a command. A signal that asks this process to end reaches it once: it has a group of its own, so that
-/// a terminal does not send it another one, at which it would leave its files behind.
+/// Runs a command. Each signal that asks this process to end reaches it once: it has a group of its own, so
+/// that a terminal does not send it another one, at which it would stop in the midst of a measurement.
 fn run_to_its_end(command: &mut Command) -> io::Result<ExitStatus> {
     let mut child = command.stdin(Stdio::null()).process_group(0).spawn()?;
-    let mut is_told = false;
+    let mut told = 0;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        if interrupt::asked() && !is_told {
-            is_told = true;
+        if interrupt::signals() > told {
+            told += 1;
             // It may have ended.
             let _ = kill_process(Pid::from_child(&child), Signal::INT);
         }
@@ -426,17 +575,87 @@ mod tests {
         let claims = |name: &str, _: &Path| Ok(format!("## {name}\n"));
         let page = dir.path().join("claims.md");
         let asked = ReproduceArgs { claims: Some(page.clone()), ..args(dir.path()) };
-        assert_eq!(run(&asked, &Pages { draw: &draw, claims: &claims }).unwrap(), 0);
-        assert!(fs::read_to_string(page).unwrap().contains("\n\n## machine\n\n## snapshots\n\nNot measured"));
+        let pages = Pages { draw: &draw, claims: &claims };
+        assert_eq!(run(&asked, &pages).unwrap(), Outcome::default());
+        let written = fs::read_to_string(page).unwrap();
+        assert!(written.contains("\n\n## machine\n\n## snapshots\n\nCannot be judged here: not measured"));
         let expected = ("machine".to_owned(), format!("{line}\n"), dir.path().join("machine.html"));
         assert_eq!(*drawn.borrow(), [expected]);
         // What cannot be read fails alone.
         fs::write(packed(dir.path(), "snapshots"), "no results").unwrap();
-        assert_eq!(run(&args(dir.path()), &Pages { draw: &draw, claims: &claims }).unwrap(), 1);
+        assert_eq!(run(&args(dir.path()), &pages).unwrap(), Outcome { steps_failed: 1, cells_failed: 0 });
         assert_eq!(drawn.borrow().len(), 2);
-        assert!(run(&args(&dir.path().join("none")), &Pages { draw: &draw, claims: &claims }).is_err());
+        assert!(run(&args(&dir.path().join("none")), &pages).is_err());
+        // That the page cannot be written is known before anything else.
+        let lost = ReproduceArgs { claims: Some(dir.path().join("none/claims.md")), ..args(dir.path()) };
+        assert!(run(&lost, &pages).is_err());
+        assert_eq!(drawn.borrow().len(), 2);
         let rows = fs::read_to_string(dir.path().join("machine.csv")).unwrap();
         assert_eq!(rows, "case,parameters.x,figures.deep.y\n\"a, b\",1,1.5 2\n");
+    }
+
+    #[test]
+    fn a_step_names_what_it_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = |case: &str, parameters: Value, figures: Value| {
+            let line = serde_json::json!({
+                "experiment": "vls", "case": case, "parameters": parameters, "figures": figures,
+                "commit": "c", "machine": {},
+            });
+            line.to_string() + "\n"
+        };
+        let out = |cell: u32, why: &str, failed| {
+            let (cell, what) = (serde_json::json!({ "x": cell }), format!("x {cell}"));
+            let out = LeftOut { cell: Some(cell), what, why: why.to_owned(), failed };
+            line(crate::report::LEFT_OUT, Value::Null, serde_json::to_value(out).unwrap())
+        };
+        let text = [
+            out(1, "no room: 4 MB", false),
+            // Measured by a later run.
+            out(2, "no room: 5 MB", false),
+            line("x 2", serde_json::json!({ "x": 2 }), serde_json::json!({ "y": 1 })),
+            out(3, "it ended", true),
+            // Once more.
+            out(1, "no room: 3 MB", false),
+            line("goal", Value::Null, Value::Null),
+        ];
+        let json = dir.path().join("vls.jsonl");
+        fs::write(&json, text.concat()).unwrap();
+        let mut done = Done { experiment: "vls".to_owned(), ..Done::default() };
+        done.count(&json).unwrap();
+        assert_eq!((done.measurements, done.left_out.len(), done.failed()), (1, 2, 1));
+        assert_eq!(done.reasons(), ["vls: 1 cell left out: it ended", "vls: 1 cell left out: no room"]);
+        // Where all was left out nothing is drawn, and the page of statements says why.
+        fs::write(&json, out(1, "no room: 4 MB", false)).unwrap();
+        pack(&json, &packed(dir.path(), "vls")).unwrap();
+        let nothing = Pages { draw: &|_, _, _| panic!("drawn"), claims: &|_, _| panic!("judged") };
+        let said = draw("vls", dir.path(), &nothing).unwrap();
+        assert_eq!(said, "\n## vls\n\nCannot be judged here: vls: 1 cell left out: no room.\n");
+    }
+
+    #[test]
+    fn a_short_step_says_little_of_the_time_left() {
+        let of = |estimated, taken| Pace { estimated, taken }.minutes_left(100.0, 120.0);
+        assert_eq!(of(0.0, 0.0), 100.0);
+        // A step of a minute that took six seconds, and one that took three minutes.
+        assert!((of(1.0, 0.1) - 97.1).abs() < 0.1 && (of(1.0, 3.0) - 106.5).abs() < 0.1);
+        // Half of all took twice as long.
+        assert!((of(60.0, 120.0) - 166.7).abs() < 0.1);
+    }
+
+    #[test]
+    fn a_manifest_of_an_older_version_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = r#"{"scale":"quick","seed":1,"done":[{"experiment":"vls","command":"c","seconds":9}]}"#;
+        fs::write(dir.path().join("manifest.json"), text).unwrap();
+        let mut manifest = Manifest::read(&args(dir.path())).unwrap();
+        assert!(manifest.has("vls") && manifest.machine.is_none());
+        manifest.begin(&args(dir.path())).unwrap();
+        let written = fs::read_to_string(dir.path().join("manifest.json")).unwrap();
+        let written: Value = serde_json::from_str(&written).unwrap();
+        assert_eq!((&written["commit"], &written["done"][0]["seconds"]), (&COMMIT.into(), &9.into()));
+        assert!(written["machine"]["cores"].as_u64().unwrap() > 0 && written["began"] == *manifest.began);
+        assert!(DateTime::parse_from_rfc3339(&manifest.began).is_ok(), "{}", manifest.began);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{IoContext, LabError, Result};
 use crate::page::{Facts, utc};
-use crate::report::NOTE;
+use crate::report::{LEFT_OUT, LeftOut, NOTE};
 
 /// Bytes of a file of results at most, once it is unpacked.
 const TEXT_BYTES_MAX: u64 = 2 << 30;
@@ -26,11 +26,13 @@ pub struct Results<C, F> {
     pub lines: Vec<Line<C, F>>,
     /// Words that were noted, the newest last.
     pub notes: Vec<String>,
+    /// Everything that was left out and is not measured by now.
+    pub left_out: Vec<LeftOut<C>>,
 }
 
 /// The lines of a file of results, which is compressed if its name ends with `.zst`.
 pub(crate) fn text(path: &Path) -> Result<String> {
-    if path.extension().is_none_or(|extension| extension != "zst") {
+    if !is_packed(path) {
         return fs::read_to_string(path).at(path);
     }
     let packed = zstd::Decoder::new(File::open(path).at(path)?).at(path)?;
@@ -43,11 +45,19 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     Ok(text)
 }
 
+/// True for a packed file.
+pub(crate) fn is_packed(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "zst")
+}
+
+/// The file that is measured into: one that is packed is not.
+pub(crate) fn unpacked(path: &Path) -> PathBuf {
+    if is_packed(path) { path.with_extension("") } else { path.to_owned() }
+}
+
 /// The error for a file of results that lacks those of an experiment.
 pub(crate) fn nothing_measured(path: &Path, experiment: &str) -> LabError {
-    // What is packed is not measured into.
-    let target =
-        if path.extension().is_some_and(|own| own == "zst") { path.with_extension("") } else { path.into() };
+    let target = unpacked(path);
     let (path, target) = (path.display(), target.display());
     LabError::Arguments(format!(
         "{path} has no measurements of {experiment}; make some with: \
@@ -148,6 +158,7 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
     pub fn read(path: &Path, experiment: &str) -> Result<Results<C, F>> {
         let text = if path.exists() { text(path)? } else { String::new() };
         let (mut lines, mut notes, mut others) = (Vec::new(), Vec::new(), 0);
+        let mut left_out: Vec<LeftOut<C>> = Vec::new();
         for (number, text) in text.lines().enumerate() {
             let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {
                 let place = format!("{}, line {}", path.display(), number + 1);
@@ -155,6 +166,14 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
             })?;
             if value["experiment"] == experiment && value["case"] == NOTE {
                 notes.extend(value["figures"]["text"].as_str().map(str::to_owned));
+            }
+            if value["experiment"] == experiment && value["case"] == LEFT_OUT {
+                // One of an earlier setup may not be understood any more, as its cell.
+                if let Ok(own) = LeftOut::<C>::deserialize(&value["figures"]) {
+                    left_out.retain(|other| other.what != own.what);
+                    left_out.push(own);
+                }
+                continue;
             }
             // Goals have no parameters. Those of an earlier setup have not all that a cell of today has.
             let is_measured = value["experiment"] == experiment && value["parameters"].is_object();
@@ -167,7 +186,14 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
             let path = path.display();
             eprintln!("{path}: {others} measurements were made in another way and are left out");
         }
-        Ok(Results { path: path.to_owned(), lines, notes })
+        let is_measured = |own: &LeftOut<C>| {
+            lines.iter().any(|line: &Line<C, F>| match &own.cell {
+                Some(cell) => line.cell == *cell,
+                None => line.server == own.what,
+            })
+        };
+        left_out.retain(|own| !is_measured(own));
+        Ok(Results { path: path.to_owned(), lines, notes, left_out })
     }
 
     /// The same for a report, which needs something to draw.
@@ -209,6 +235,6 @@ impl<C: Serialize + DeserializeOwned, F: Serialize + DeserializeOwned> Results<C
             .unwrap()
         };
         let lines = measured.iter().map(line).collect();
-        Results { path: format!("{experiment}.jsonl").into(), lines, notes: Vec::new() }
+        Results { path: format!("{experiment}.jsonl").into(), lines, notes: Vec::new(), left_out: Vec::new() }
     }
 }

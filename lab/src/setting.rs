@@ -9,13 +9,18 @@ use tempfile::TempDir;
 
 use crate::dialect::Dialect;
 use crate::error::{IoContext, LabError, Result};
+use crate::interrupt;
 use crate::load::{Group, Load, LoadResult, Mix, Pace, Until};
 use crate::machine;
+use crate::numbers;
 use crate::peers::peer;
 use crate::process::{self, Pinned, Preferred};
 use crate::server::{PeerName, Persistence, Plan, Product, Server, Subject};
 
 pub use crate::peers::on_path;
+
+/// The heading of options about servers.
+const SERVERS: &str = "Servers, for experiments that measure some";
 
 /// Options that all experiments share.
 #[derive(Debug, Clone, clap::Args)]
@@ -31,34 +36,34 @@ pub struct Options {
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Compare these servers. By default ours, and redis-server if it is installed.
-    #[arg(long, value_name = "SERVER", value_delimiter = ',')]
+    #[arg(long, value_name = "SERVER", value_delimiter = ',', help_heading = SERVERS)]
     pub servers: Vec<Product>,
     /// The server to measure. By default `tarn` in the directory of this program.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = SERVERS)]
     pub tarn: Option<PathBuf>,
     /// The executable of redis-server. By default the one on the PATH.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = SERVERS)]
     pub redis_server: Option<PathBuf>,
     /// Compare with this server too: one that is known (redis-7, redis-8, valkey-8, valkey-9,
     /// valkey-forkless, keydb, dragonfly, garnet, kvrocks), whose program is on the PATH or is named after
     /// `=`; or any program that takes the directives of redis-server, and arguments that come before ours.
     /// NAME stands in tables, lines and pictures. May be given several times.
-    #[arg(long = "peer", value_name = "NAME[=COMMAND]")]
+    #[arg(long = "peer", value_name = "NAME[=COMMAND]", help_heading = SERVERS)]
     pub peers: Vec<String>,
     /// Shrink the number of keys and records by this factor, between 0 and 1.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub scale: f64,
     /// Repeat each measurement so often; the median counts. By default 3, with --quick 1.
-    #[arg(long, value_name = "TIMES")]
+    #[arg(long, value_name = "TIMES", value_parser = numbers::times)]
     pub repeats: Option<u32>,
     /// Measure for this time each, after a warm-up of a fifth of it. By default 5, with --quick 0.3.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = numbers::seconds)]
     pub seconds: Option<f64>,
     /// The seed of keys, values and moments. By default drawn, and printed.
     #[arg(long)]
     pub seed: Option<u64>,
     /// The cores of the server.
-    #[arg(long, value_name = "CORES", value_delimiter = ',')]
+    #[arg(long, value_name = "CORES", value_delimiter = ',', help_heading = SERVERS)]
     pub server_cores: Vec<usize>,
     /// The core of the load generator.
     #[arg(long, value_name = "CORE")]
@@ -107,6 +112,23 @@ impl Setting {
         Setting::of(servers, options)
     }
 
+    /// The same for an experiment that starts no server. Options about servers are refused.
+    pub fn without_servers(options: Options, experiment: &str) -> Result<Setting> {
+        let given = [
+            ("--peer", !options.peers.is_empty()),
+            ("--servers", !options.servers.is_empty()),
+            ("--tarn", options.tarn.is_some()),
+            ("--redis-server", options.redis_server.is_some()),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => {
+                let why = format!("{experiment} measures no server: it has no {option}");
+                Err(LabError::Arguments(why))
+            }
+            None => Setting::of(Vec::new(), options),
+        }
+    }
+
     /// The same of given servers.
     pub fn of(servers: Vec<Subject>, options: Options) -> Result<Setting> {
         if !(options.scale > 0.0 && options.scale <= 1.0) {
@@ -126,12 +148,16 @@ impl Setting {
 
     /// Says on the standard error where an experiment runs.
     pub fn announce(&self, experiment: &str) {
-        let servers: Vec<_> = self.servers.iter().map(|own| own.name.as_str()).collect();
+        let names: Vec<_> = self.servers.iter().map(|own| own.name.as_str()).collect();
+        let servers = match names.is_empty() {
+            true => "no servers".to_owned(),
+            false => {
+                let names = names.join(", ");
+                format!("{names}; server on cores {:?}, load on {:?}", self.server_cores, self.load_cores)
+            }
+        };
         eprintln!(
-            "{experiment}: {}; server on cores {:?}, load on {:?}; data in {} ({}); scale {}{}; seed {}",
-            servers.join(", "),
-            self.server_cores,
-            self.load_cores,
+            "{experiment}: {servers}; data in {} ({}); scale {}{}; seed {}",
             self.dir.display(),
             self.file_system,
             self.options.scale,
@@ -161,7 +187,7 @@ impl Setting {
 
     /// The same where another number is usual.
     pub fn repeats_or(&self, usual: u32) -> u32 {
-        self.options.repeats.unwrap_or(if self.options.quick { 1 } else { usual }).max(1)
+        self.options.repeats.unwrap_or(if self.options.quick { 1 } else { usual })
     }
 
     /// The length of each measurement; without a wish, of so many seconds with `--quick` and without it.
@@ -182,7 +208,7 @@ impl Setting {
 
     /// A fresh directory.
     pub fn make_dir(&self) -> Result<TempDir> {
-        let dir = tempfile::Builder::new().prefix("tarn-lab-").tempdir_in(&self.dir);
+        let dir = interrupt::temporary("tarn-lab-", &self.dir);
         dir.doing(|| format!("make a directory in {}", self.dir.display()))
     }
 

@@ -19,7 +19,7 @@ use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
 use crate::page::{self, Facts, List, Page, Remark, Row, Rows};
 use crate::process;
-use crate::report::{Report, Run, thousands};
+use crate::report::{LeftOut, Report, Run, by_kind, thousands};
 use crate::results::{Line, Results};
 
 /// Memory that is left to all others.
@@ -92,6 +92,8 @@ pub trait Experiment {
     const CONTINUES: bool = true;
     /// True if it measures any servers that it is given, not variants of its own.
     const HAS_PEERS: bool = !Self::CONTINUES;
+    /// False if it starts no server, and so has no options about servers.
+    const HAS_SERVERS: bool = true;
     /// The parameters of one measurement.
     type Cell: Cell;
     /// The results of a cell.
@@ -192,13 +194,51 @@ pub fn row(cell: &impl Cell, figures: &impl Serialize) -> Row {
 
 fn rows_and_list<E: Experiment + ?Sized>(results: &ResultsOf<E>, wanted: Wanted) -> (List, Rows) {
     let list = List::parse(E::FIGURES);
-    let rows = list.rows(E::rows(results, wanted));
+    let mut rows = list.rows(E::rows(results, wanted));
+    let is_own = |own: &&LeftOut<E::Cell>| {
+        own.cell.as_ref().is_none_or(|cell| cell.is_quick() == wanted.quick || rows.all.is_empty())
+    };
+    rows.left_out = left_out(results.left_out.iter().filter(is_own));
     (list, rows)
+}
+
+/// Everything that was left out, each cell as a row that has its parameters alone.
+fn left_out<'c, C: Serialize + 'c>(all: impl Iterator<Item = &'c LeftOut<C>>) -> Vec<LeftOut<Row>> {
+    let of = |own: &LeftOut<C>| {
+        let LeftOut { cell, what, why, failed } = own;
+        let cell = cell.as_ref().map(|cell| page::row(cell, &json!({})));
+        LeftOut { cell, what: what.clone(), why: why.clone(), failed: *failed }
+    };
+    all.map(of).collect()
+}
+
+/// Facts that name everything that was left out.
+fn left_out_facts(rows: &Rows) -> Facts {
+    let kinds = by_kind(&rows.left_out.iter().collect::<Vec<_>>());
+    let text = |(kind, words): (String, Vec<String>)| {
+        ("left out", format!("{}, {kind}: {}", page::cells(words.len()), words.join("; ")))
+    };
+    kinds.into_iter().map(text).collect()
+}
+
+/// Takes cells from those that are to be measured, and says why.
+pub fn leave_out<C: Cell>(
+    todo: &mut Vec<C>,
+    is_out: impl Fn(&C) -> bool,
+    why: &str,
+    report: &mut Report,
+) -> Result<()> {
+    for cell in todo.extract_if(.., |cell| is_out(cell)) {
+        let (what, why) = (cell.to_string(), why.to_owned());
+        report.leave_out(&LeftOut { cell: Some(cell), what, why, failed: false })?;
+    }
+    Ok(())
 }
 
 /// Runs an experiment: measures the cells that are not in the file of results, or with `again` all, and
 /// judges all. A cell for which memory does not suffice, or whose server ended by itself
-/// ([`LabError::Ended`]), is left out, with a word. Returns in how many cells something was wrong.
+/// ([`LabError::Ended`]), is left out, with a line that says so. So is any cell of a peer that fails. Returns
+/// in how many cells something was wrong.
 pub fn run<E: Experiment>(
     experiment: &mut E,
     path: Option<&Path>,
@@ -222,18 +262,18 @@ pub fn run<E: Experiment>(
         interrupt::check()?;
         bar.set_message(cell.to_string());
         let (need, available) = (experiment.make_room(cell)?, process::available_bytes()?);
+        let out = |why, failed| LeftOut { cell: Some(cell.clone()), what: cell.to_string(), why, failed };
         if need > 0 && need + SPARE_BYTES > available {
             let (need, available) = ((need + SPARE_BYTES) >> 20, available >> 20);
-            bar.suspend(|| {
-                eprintln!("left out, as it needs {need} MB of memory and {available} are available: {cell}");
-            });
+            let why = format!("not enough memory: it needs {need} MB, and {available} are available");
+            bar.suspend(|| report.leave_out(&out(why, false)))?;
         } else {
             match experiment.measure(cell, report) {
                 Err(error)
                     if matches!(error, LabError::Ended { .. })
                         || (cell.is_of_peer() && !interrupt::asked()) =>
                 {
-                    bar.suspend(|| eprintln!("left out, as {error}: {cell}"));
+                    bar.suspend(|| report.leave_out(&out(error.to_string(), true)))?;
                 }
                 measured => tell::<E>(path, cell, measured?, report)?,
             }
@@ -321,7 +361,8 @@ fn draw_lines<E: Experiment>(json: &Path, out: &Path) -> Result<()> {
 fn html_of_lines<E: Experiment>(results: &Results<Value, Value>) -> (List, Rows, String) {
     let lines: Vec<Value> = results.lines.iter().map(Line::value).collect();
     let list = List::parse(E::FIGURES);
-    let rows = list.rows(E::rows_of_lines(&lines));
+    let mut rows = list.rows(E::rows_of_lines(&lines));
+    rows.left_out = left_out(results.left_out.iter());
     let html = page_of_lines(E::NAME, &list, &rows, results);
     (list, rows, html)
 }
@@ -333,7 +374,8 @@ pub(crate) fn page_of_lines(
     rows: &Rows,
     results: &Results<Value, Value>,
 ) -> String {
-    let facts = results.facts(&results.lines.iter().collect::<Vec<_>>());
+    let mut facts = results.facts(&results.lines.iter().collect::<Vec<_>>());
+    facts.extend(left_out_facts(rows));
     let verdict = format!("{} measurements, {} different ones.", results.lines.len(), rows.all.len());
     Page { experiment, list, rows, facts, remarks: Vec::new(), verdict }.html()
 }
@@ -375,6 +417,7 @@ pub fn html<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted) -> String {
     let (list, rows) = rows_and_list::<E>(results, wanted);
     let mut facts = results.facts(&lines);
     facts.extend(E::facts(results, &lines, wanted));
+    facts.extend(left_out_facts(&rows));
     let mut missing = list.variants.clone();
     missing.retain(|name| !rows.all.iter().any(|row| row.get(&list.pair).is_some_and(|own| own == name)));
     if !missing.is_empty() {

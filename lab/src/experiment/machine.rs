@@ -145,6 +145,7 @@ impl Experiment for MachineCosts {
     const QUESTION: &'static str =
         "What do memory, locks, forks, the network and the disk of this machine cost?";
     const FIGURES: &'static str = include_str!("../../figures/machine.toml");
+    const HAS_SERVERS: bool = false;
     type Cell = Cell;
     type Figures = Figures;
 

@@ -20,6 +20,7 @@ use super::contract::Experiment;
 use super::throughput::{Family, Throughput, families};
 use crate::error::{IoContext, LabError, Result};
 use crate::machine::Machine;
+use crate::numbers;
 use crate::report::{Bound, Goal, Report, median};
 use crate::server::{Persistence, Product};
 use crate::setting::{self, Setting};
@@ -58,7 +59,7 @@ pub struct Options {
     #[arg(long)]
     store: bool,
     /// End with exit code 2 if a ratio is more than this many times the stored one.
-    #[arg(long, value_name = "RATIO", default_value_t = 1.1)]
+    #[arg(long, value_name = "RATIO", default_value_t = 1.1, value_parser = numbers::limit)]
     limit: f64,
     /// Measure these families of commands only.
     #[arg(long, value_name = "FAMILY", value_delimiter = ',')]
@@ -225,6 +226,7 @@ fn judge(all: &BTreeMap<String, Vec<f64>>, known: &BTreeMap<String, f64>, limit:
             bound: Bound::AtMost(limit),
             note: format!("{least:.3} by {known:.3}, {} attempts", ratios.len()),
             section: String::new(),
+            promise: String::new(),
         })
     };
     all.iter().filter_map(of).collect()

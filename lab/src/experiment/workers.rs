@@ -125,6 +125,7 @@ impl Experiment for Workers {
     const QUESTION: &'static str =
         "What does a worker of the engine cost the others? (1 to 8 workers in this process; read, write)";
     const FIGURES: &'static str = include_str!("../../figures/workers.toml");
+    const HAS_SERVERS: bool = false;
     type Cell = Cell;
     type Figures = Figures;
 

@@ -21,6 +21,7 @@ use tempfile::TempDir;
 use super::contract::{self, Experiment, Measured};
 use crate::error::{LabError, Result};
 use crate::load::{Group, KeyChoice, Load, Mix, Pace, Until};
+use crate::numbers;
 use crate::process::{self, Pinned, Preferred};
 use crate::report::Report;
 use crate::server::{Info, Persistence, Server};
@@ -45,10 +46,10 @@ pub struct Options {
     #[arg(long, value_name = "DIR", default_value = "lab/ycsb/target")]
     pub classes: PathBuf,
     /// Requests a second.
-    #[arg(long, value_name = "REQUESTS", default_value_t = 5000)]
+    #[arg(long, value_name = "REQUESTS", default_value_t = 5000, value_parser = numbers::whole_rate)]
     pub rate: u32,
     /// Threads of YCSB, and connections of ours.
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub threads: u32,
 }
 

@@ -228,7 +228,7 @@ fn panel(list: &List, chart: &Chart, caption: String, Lines { all: lines, names 
     };
     let labels: Vec<String> = xs.iter().map(label).collect();
     let numbers = (!is_by_time).then(|| {
-        let mut heads = vec![caption.clone()];
+        let mut heads = vec![caption_with_units(&caption, chart)];
         heads.extend(labels.iter().cloned());
         let row = |line: &Line| {
             let values = xs.iter().map(|x| at(line, *x).map_or("–".to_owned(), short));
@@ -248,6 +248,13 @@ fn panel(list: &List, chart: &Chart, caption: String, Lines { all: lines, names 
         "labels": if is_by_time { Vec::new() } else { labels }, "series": series,
     });
     Drawn { chart, numbers, has_whiskers }
+}
+
+/// The caption of a chart with the names of its axes, which have the units.
+fn caption_with_units(caption: &str, chart: &Chart) -> String {
+    let axes = [("", &chart.y_name), ("by ", &chart.x_name)];
+    let axes = axes.iter().filter(|(_, name)| !name.is_empty() && !caption.contains(name.as_str()));
+    axes.fold(caption.to_owned(), |text, (word, name)| format!("{text}; {word}{name}"))
 }
 
 /// At most [`POINTS`] points.
@@ -319,6 +326,13 @@ mod tests {
     fn piles_and_lines_by_time_have_no_whiskers() {
         assert!(!drawn("kind = 'stacked'\ny = 'parts'").has_whiskers);
         assert!(!drawn("kind = 'time'\ny = 'y'").has_whiskers);
+    }
+
+    #[test]
+    fn the_numbers_of_a_chart_have_its_units() {
+        let chart = Chart { x_name: "data [GB]".to_owned(), y_name: "µs".to_owned(), ..Chart::default() };
+        assert_eq!(caption_with_units("a: mean", &chart), "a: mean; µs; by data [GB]");
+        assert_eq!(caption_with_units("a [µs]", &chart), "a [µs]; by data [GB]");
     }
 
     #[test]

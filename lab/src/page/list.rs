@@ -112,7 +112,7 @@ pub(crate) struct Chart {
 /// The papers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Paper {
+pub enum Paper {
     Tkde,
     Arxiv,
     Vls,
@@ -122,7 +122,7 @@ pub(crate) enum Paper {
 
 impl Paper {
     /// The authors, as a source names it.
-    const fn authors(self) -> &'static str {
+    pub(crate) const fn authors(self) -> &'static str {
         match self {
             Paper::Tkde => "Li et al. (TKDE)",
             Paper::Arxiv => "Li et al. (arXiv)",
@@ -226,6 +226,8 @@ pub(crate) struct Target {
     pub at_most: Option<f64>,
     pub at_least: Option<f64>,
     pub note: String,
+    /// The promise that it judges, with the page that makes it: `README: each query is as of one instant`.
+    pub promise: String,
     /// True if a value that is not a number is left out; otherwise it misses the target.
     pub optional: bool,
 }

@@ -27,8 +27,9 @@ use tables::{Grid, grid, measured};
 #[cfg(test)]
 pub(crate) use faults::faults;
 pub(crate) use list::List;
+pub(crate) use list::Paper;
 pub(crate) use rows::{Row, Rows, merged, row, with};
-pub(crate) use tables::judge;
+pub(crate) use tables::{cells, judge};
 
 const ECHARTS: &str = include_str!("../../vendor/echarts.common.min.js");
 const SCRIPT: &str = include_str!("page.js");
@@ -47,8 +48,10 @@ pub struct Remark {
     pub part: String,
     /// `same`, `unclear`, `differs` or `left-out`.
     pub class: &'static str,
-    /// The statement of the paper, alone.
+    /// The statement of the paper, alone; nothing for another sentence.
     pub claim: String,
+    /// The paper.
+    pub paper: Paper,
     /// The sentence.
     pub text: String,
     /// Details, line by line.
@@ -105,7 +108,7 @@ impl Page<'_> {
                     (folded("variants", "What is compared", &html! { p { (self.list.about) } }))
                     @for section in sections { (section) }
                     (folded("targets", "The targets of the design", &html! {
-                        (table_of(&goal_grid(&goals), "targets-table"))
+                        (table_of(&goal_grid(self.list, self.rows, &goals), "targets-table"))
                     }))
                     @if !self.list.papers().is_empty() {
                         (folded("printed", "Printed and measured", &html! {
@@ -150,6 +153,15 @@ impl Page<'_> {
             self.list.printed.iter().filter(|own| measured(self.list, self.rows, own) != "not measured");
         if let Some(count) = Some(printed.count()).filter(|count| *count > 0) {
             text += &format!("{count} printed numbers stand beside ours, each with why it may differ. ");
+        }
+        let gone = &self.rows.left_out;
+        match gone.iter().filter(|own| own.failed).count() {
+            _ if gone.is_empty() => {}
+            0 => text += &format!("Left out: {}, which the facts name. ", cells(gone.len())),
+            failed => {
+                let all = cells(gone.len());
+                text += &format!("Left out: {all}, which the facts name; {failed} of them failed. ");
+            }
         }
         text + &self.verdict
     }
@@ -230,14 +242,18 @@ fn drawn_grid(list: &List) -> Grid {
     Grid { heads, rows: list.drawn().into_iter().map(row).collect() }
 }
 
-fn goal_grid(goals: &[Goal]) -> Grid {
+fn goal_grid(list: &List, rows: &Rows, goals: &[Goal]) -> Grid {
     let row = |goal: &Goal| {
         let met = if goal.is_met() { "yes" } else { "NO" }.to_owned();
         let ratio = short(goal.figure / goal.bound.value());
         vec![goal.what.clone(), goal.text(), goal.bound.text(&goal.unit), met, ratio, goal.note.clone()]
     };
+    let unjudged = tables::unjudged(list, rows).into_iter().map(|(target, why)| {
+        let (bound, dash) = (target.bound().text(&target.unit), || "–".to_owned());
+        vec![target.words(), dash(), bound, tables::UNJUDGED.to_owned(), dash(), why]
+    });
     let heads = ["target", "figure", "bound", "met", "ratio to the bound", "note"].map(str::to_owned);
-    Grid { heads: heads.to_vec(), rows: goals.iter().map(row).collect() }
+    Grid { heads: heads.to_vec(), rows: goals.iter().map(row).chain(unjudged).collect() }
 }
 
 /// Something that is shown when it is asked for.
@@ -265,38 +281,52 @@ fn table_of(grid: &Grid, id: &str) -> Markup {
     }
 }
 
-/// The statements of the papers and the targets of the design as a part of a page in Markdown, each with
-/// whether it holds for these measurements.
+/// The statements of the papers, their numbers and the targets of the design as a part of a page in Markdown,
+/// each with whether it holds for these measurements.
 pub(crate) fn claims(list: &List, rows: &Rows, facts: &Facts, remarks: &[Remark]) -> String {
     let mut text = format!("## {}\n\n", list.title);
     for (name, value) in
-        facts.iter().filter(|(name, _)| ["machine", "settings", "commit", "scale"].contains(name))
+        facts.iter().filter(|(name, _)| ["machine", "settings", "commit", "scale", "left out"].contains(name))
     {
         text += &format!("- {name}: {value}\n");
     }
-    let judged = remarks.iter().filter_map(|remark| {
+    let stated = remarks.iter().filter(|remark| !remark.claim.is_empty()).map(|remark| {
         let verdict = match remark.class {
             "same" => "holds",
             "unclear" => "not told apart from it",
             "differs" => "does not hold",
-            _ => return None,
+            _ => tables::UNJUDGED,
         };
-        Some(vec![remark.claim.clone(), verdict.to_owned(), remark.lines.join("; ")])
+        let figure = list.sections.iter().find(|own| own.part == remark.part).map_or("", |own| &*own.title);
+        let [published, measured] = ["–", "–"].map(str::to_owned);
+        let (paper, statement) = (remark.paper.authors().to_owned(), remark.claim.clone());
+        let (here, why) = (verdict.to_owned(), remark.lines.join("; "));
+        vec![paper, figure.to_owned(), statement, published, measured, here, why]
     });
-    text += &markdown(&["published statement", "here", "where it does not, and why"], judged);
     let printed = list.printed.iter().map(|own| {
-        let (measured, holds) = (measured(list, rows, own), tables::holds(list, rows, own).to_owned());
-        let what = format!("{}: {}", own.figure, own.what);
-        vec![what, own.printed.clone(), measured, holds, own.why.clone(), own.source.text()]
+        let (verdict, mut reasons) = tables::holds(list, rows, own);
+        if !own.why.is_empty() && verdict != tables::UNJUDGED {
+            reasons.push(own.why.clone());
+        }
+        reasons.push(own.source.text());
+        let (paper, figure, what) = (own.source.paper.authors(), own.figure.clone(), own.what.clone());
+        let (published, measured) = (own.printed.clone(), measured(list, rows, own));
+        vec![paper.to_owned(), figure, what, published, measured, verdict.to_owned(), reasons.join("; ")]
     });
-    let heads = ["published number", "published", "measured", "here", "why it may differ", "source"];
-    text += &markdown(&heads, printed);
+    let heads = ["paper", "figure", "statement", "published", "measured", "here", "reason, source"];
+    text += &markdown(&heads, stated.chain(printed));
     let goals = judge(list, rows);
     let goals = goals.iter().map(|goal| {
         let met = if goal.is_met() { "met" } else { "**missed**" }.to_owned();
-        vec![goal.what.clone(), goal.text(), goal.bound.text(&goal.unit), met, goal.note.clone()]
+        let (promise, what, bound) = (&goal.promise, &goal.what, goal.bound.text(&goal.unit));
+        vec![promise.clone(), what.clone(), goal.text(), bound, met, goal.note.clone()]
     });
-    text + &markdown(&["target of Tarn", "figure", "bound", "here", "note"], goals)
+    let unjudged = tables::unjudged(list, rows).into_iter().map(|(target, why)| {
+        let (promise, bound) = (target.promise.clone(), target.bound().text(&target.unit));
+        vec![promise, target.words(), "–".to_owned(), bound, tables::UNJUDGED.to_owned(), why]
+    });
+    let heads = ["promise", "target of Tarn", "measured", "bound", "here", "note, reason"];
+    text + &markdown(&heads, goals.chain(unjudged))
 }
 
 /// A table; nothing if it has no rows.

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::list::Where;
-use crate::report::{median, short, thousands};
+use crate::report::{LeftOut, median, short, thousands};
 
 /// A measurement: parameters and figures by name.
 pub(crate) type Row = serde_json::Map<String, Value>;
@@ -92,9 +92,33 @@ pub(crate) struct Rows {
     pub same: Vec<String>,
     /// The key that an `@` without one means.
     pub pair: String,
+    /// Cells that were not measured, as rows with their parameters alone.
+    pub left_out: Vec<LeftOut<Row>>,
 }
 
 impl Rows {
+    /// The cells of a part that were left out and may fulfil conditions: those on figures, which a cell does
+    /// not have, and on places among others are not asked. A cell that does not say its part is of any part
+    /// of which nothing was measured.
+    pub(crate) fn left_out(&self, part: &str, conditions: &Where) -> Vec<&LeftOut<Row>> {
+        let is_measured = !self.wanted(part, &Where::default()).is_empty();
+        let may_be_own = |own: &&LeftOut<Row>| {
+            let Some(cell) = &own.cell else { return !is_measured };
+            let is_of_part = match &*text_of(cell, "part") {
+                "" => part.is_empty() || !is_measured,
+                own => part.is_empty() || own == part,
+            };
+            let is_place = |wanted: &toml::Value| {
+                wanted.as_str().is_some_and(|word| ["smallest", "middle", "largest"].contains(&word))
+            };
+            let mut asked = conditions.clone();
+            asked.retain(|column, wanted| !is_place(wanted) && find(cell, column).is_some());
+            let alone = Rows { all: vec![cell.clone()], ..Rows::default() };
+            is_of_part && !alone.wanted("", &asked).is_empty()
+        };
+        self.left_out.iter().filter(may_be_own).collect()
+    }
+
     /// The rows of a part that fulfil conditions; an empty part means any.
     pub(crate) fn wanted(&self, part: &str, conditions: &Where) -> Vec<&Row> {
         let of_part = |row: &&Row| part.is_empty() || text_of(row, "part") == part;
@@ -380,7 +404,8 @@ mod tests {
             super::row(&json!({ "part": "one", "variant": variant, "size": 10 }), &figures)
         };
         let same = ["part", "variant", "size"].map(str::to_owned).to_vec();
-        Rows { all: vec![row("a", 4.0), row("redis-b", 2.0)], same, pair: "variant".to_owned() }
+        let all = vec![row("a", 4.0), row("redis-b", 2.0)];
+        Rows { all, same, pair: "variant".to_owned(), ..Rows::default() }
     }
 
     #[test]
@@ -417,6 +442,31 @@ mod tests {
         assert_eq!(of("groups.readers.p99"), Ok(vec![2.0, 6.0]));
         // A figure comes before a parameter of the same name.
         assert_eq!((of("size"), of("parameters.size")), (Ok(vec![7.0, 7.0]), Ok(vec![10.0])));
+    }
+
+    #[test]
+    fn what_was_left_out_is_of_a_part_and_may_fulfil_conditions() {
+        let mut rows = rows();
+        let of = |what: &str, cell: Option<Value>| LeftOut {
+            cell: cell.map(|cell| cell.as_object().unwrap().clone()),
+            what: what.to_owned(),
+            why: String::new(),
+            failed: false,
+        };
+        rows.left_out = vec![
+            of("a", Some(json!({ "part": "one", "variant": "c", "size": 10 }))),
+            of("b", Some(json!({ "part": "two", "variant": "c" }))),
+            of("c", Some(json!({ "variant": "a" }))),
+            of("d", None),
+        ];
+        let found = |part: &str, conditions: &str| {
+            let found = rows.left_out(part, &toml::from_str(conditions).unwrap());
+            found.iter().map(|own| own.what.as_str()).collect::<String>()
+        };
+        // Of the second part nothing was measured: the last two may be the reason.
+        assert_eq!([found("one", ""), found("two", "")], ["a", "bcd"]);
+        assert_eq!(found("one", "variant = 'c'\nrate = 4\nsize = 'largest'"), "a");
+        assert_eq!([found("one", "variant = 'a'"), found("two", "variant = 'a'")], ["", "cd"]);
     }
 
     #[test]

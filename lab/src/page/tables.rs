@@ -1,8 +1,8 @@
 //! The tables of a list, its targets, and the printed numbers beside ours.
 
-use super::list::{List, Printed, Table, Where};
+use super::list::{List, Printed, Table, Target, Where};
 use super::rows::{Fault, Row, Rows, shown, text_of};
-use crate::report::{Bound, Goal};
+use crate::report::{Bound, Goal, LeftOut, by_kind};
 
 /// A table in words.
 #[derive(Debug, Default)]
@@ -54,23 +54,89 @@ pub(crate) fn judge(list: &List, rows: &Rows) -> Vec<Goal> {
     let mut goals = Vec::new();
     for target in &list.targets {
         let part = list.part_of(&target.section, &target.part);
-        let bound = match (target.at_least, target.at_most) {
-            (Some(bound), _) => Bound::AtLeast(bound),
-            (None, bound) => Bound::AtMost(bound.unwrap_or(f64::NAN)),
-        };
         for row in rows.wanted(part, &target.conditions) {
-            if rows.values(row, &target.value) == Err(Fault::NoRow) {
+            if !is_judged(target, rows, row) {
                 continue;
             }
-            let figure = rows.number(row, &target.value);
-            if figure.is_finite() || !target.optional {
-                let (what, note) = (rows.fill(row, &target.what), rows.fill(row, &target.note));
-                let (unit, section) = (target.unit.clone(), target.section.clone());
-                goals.push(Goal { what, figure, unit, bound, note, section });
-            }
+            let (figure, bound) = (rows.number(row, &target.value), target.bound());
+            let (what, note) = (rows.fill(row, &target.what), rows.fill(row, &target.note));
+            let (unit, section) = (target.unit.clone(), target.section.clone());
+            goals.push(Goal { what, figure, unit, bound, note, section, promise: target.promise.clone() });
         }
     }
     goals
+}
+
+fn is_judged(target: &Target, rows: &Rows, row: &Row) -> bool {
+    let is_compared = rows.values(row, &target.value) != Err(Fault::NoRow);
+    is_compared && (!target.optional || rows.number(row, &target.value).is_finite())
+}
+
+/// The targets that cannot be judged here, at all or in cells that were left out, each with the reason.
+pub(super) fn unjudged<'l>(list: &'l List, rows: &Rows) -> Vec<(&'l Target, String)> {
+    let mut all = Vec::new();
+    for target in &list.targets {
+        let part = list.part_of(&target.section, &target.part);
+        let own = rows.wanted(part, &target.conditions);
+        let mut reasons = reasons(&rows.left_out(part, &target.conditions));
+        let alone = own.iter().filter(|row| rows.values(row, &target.value) == Err(Fault::NoRow)).count();
+        if own.iter().any(|row| is_judged(target, rows, row)) {
+            if alone > 0 {
+                let why = missing(rows, part, &own, &target.value);
+                reasons.push(format!("{}, {why}", cells(alone)));
+            }
+        } else if reasons.is_empty() {
+            reasons.push(missing(rows, part, &own, &target.value));
+        }
+        all.extend(reasons.into_iter().map(|why| (target, why)));
+    }
+    all
+}
+
+/// A number of cells in words.
+pub(crate) fn cells(count: usize) -> String {
+    if count == 1 { "1 cell".to_owned() } else { format!("{count} cells") }
+}
+
+/// Cells that a reason names; the others are counted.
+const NAMED: usize = 3;
+
+/// The reasons why cells were left out, each with some of the cells.
+fn reasons(gone: &[&LeftOut<Row>]) -> Vec<String> {
+    let text = |(kind, words): (String, Vec<String>)| {
+        let (count, more) = (cells(words.len()), words.len().saturating_sub(NAMED));
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        format!("{count}, {kind} ({}{more})", words[..words.len().min(NAMED)].join("; "))
+    };
+    by_kind(gone).into_iter().map(text).collect()
+}
+
+/// The reason why rows, or the lack of them, have no value of an expression.
+fn missing(rows: &Rows, part: &str, own: &[&Row], value: &str) -> String {
+    let other = value.split_once('@').map(|(_, rest)| rest.split([' ', ')']).next().unwrap_or(rest));
+    match (own, other) {
+        ([], _) if rows.wanted(part, &Where::default()).is_empty() => "not measured".to_owned(),
+        ([], _) => "no cell of this kind was measured".to_owned(),
+        (_, Some(other)) => format!("nothing to compare with was measured: {other}"),
+        (_, None) => "the measured cells have no such value".to_owned(),
+    }
+}
+
+impl Target {
+    /// The bound that a figure must keep.
+    pub(super) fn bound(&self) -> Bound {
+        match (self.at_least, self.at_most) {
+            (Some(bound), _) => Bound::AtLeast(bound),
+            (None, bound) => Bound::AtMost(bound.unwrap_or(f64::NAN)),
+        }
+    }
+
+    /// Its words, with `…` for all that a measurement fills in.
+    pub(super) fn words(&self) -> String {
+        let mut parts = self.what.split('{');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |text, part| text + "…" + part.split_once('}').map_or("", |(_, after)| after))
+    }
 }
 
 impl List {
@@ -80,7 +146,7 @@ impl List {
             let more = self.more.get(&text_of(row, &self.pair)).cloned();
             row.extend(more.unwrap_or_default());
         }
-        Rows { all, same: self.same.clone(), pair: self.pair.clone() }
+        Rows { all, same: self.same.clone(), pair: self.pair.clone(), left_out: Vec::new() }
     }
 
     /// The part that is meant: a part of its own, or that of a section.
@@ -120,22 +186,45 @@ pub(super) fn measured(list: &List, rows: &Rows, printed: &Printed) -> String {
     if names.is_empty() { one(&|_| false) } else { names.iter().map(each).collect::<Vec<_>>().join(", ") }
 }
 
-/// Whether a published statement holds for our values, in words.
-pub(super) fn holds(list: &List, rows: &Rows, printed: &Printed) -> &'static str {
-    let own = rows.wanted(list.part_of(&printed.section, &printed.part), &printed.conditions);
+/// The word for a statement or a target without a measurement.
+pub(super) const UNJUDGED: &str = "cannot be judged here";
+
+/// Whether a published statement holds for our values, in words, and the reasons why some cells or all have
+/// none.
+pub(super) fn holds(list: &List, rows: &Rows, printed: &Printed) -> (&'static str, Vec<String>) {
+    let part = list.part_of(&printed.section, &printed.part);
+    let own = rows.wanted(part, &printed.conditions);
     let values: Vec<f64> = own.iter().map(|row| rows.number(row, &printed.value)).collect();
+    let mut reasons = reasons(&rows.left_out(part, &printed.conditions));
+    let without = |(row, value): (&&Row, &f64)| (!value.is_finite()).then(|| ended(rows, row, printed));
+    let mut failed: Vec<String> = own.iter().zip(&values).filter_map(without).flatten().collect();
+    failed.sort();
+    failed.dedup();
+    reasons.extend(failed);
+    if reasons.is_empty() && !values.iter().any(|value| value.is_finite()) {
+        reasons.push(missing(rows, part, &own, &printed.value));
+    }
     let is_judged = printed.at_least.is_some() || printed.at_most.is_some();
     let is_within = |value: &f64| {
         printed.at_least.is_none_or(|least| *value >= least)
             && printed.at_most.is_none_or(|most| *value <= most)
     };
-    match values.iter().filter(|value| value.is_finite()).collect::<Vec<_>>()[..] {
-        [] => "cannot be judged: not measured",
+    let verdict = match values.iter().filter(|value| value.is_finite()).collect::<Vec<_>>()[..] {
+        [] => UNJUDGED,
         _ if !is_judged => "a number of another machine",
         ref values if values.iter().all(|value| is_within(value)) => "holds",
         ref values if values.iter().any(|value| is_within(value)) => "holds in part",
         _ => "does not hold",
-    }
+    };
+    (verdict, reasons)
+}
+
+/// The reason why a row, or the one that it is compared with, has no value: a server that failed meanwhile.
+fn ended(rows: &Rows, row: &Row, printed: &Printed) -> Option<String> {
+    let [selector, column] = printed.failed.as_ref()?;
+    let text = text_of(rows.other(row, selector)?, column);
+    let each = if printed.each.is_empty() { String::new() } else { text_of(row, &printed.each) + ", " };
+    (!text.is_empty()).then(|| format!("{each}{selector}, {column}: {text}"))
 }
 
 #[cfg(test)]
@@ -147,21 +236,82 @@ mod tests {
     #[test]
     fn a_published_number_holds_for_values_within_its_bounds() {
         let holds = |bounds: &str, values: &[f64]| {
-            let text = format!(
-                "pair = 'a'\n[[printed]]\nsection = ''\nfigure = '1'\nwhat = ''\n\
-                 printed = '1'\nvalue = 'y'\n{bounds}\n\
-                 source = {{ paper = 'vtc', place = '4.2', read = 'text' }}\n"
-            );
-            let list = List::parse(&text);
+            let list = printed("y", bounds);
             let row = |y: &f64| serde_json::from_value(json!({ "part": "", "a": "b", "y": y })).unwrap();
             let rows = list.rows(values.iter().map(row).collect());
-            holds(&list, &rows, &list.printed[0])
+            holds(&list, &rows, &list.printed[0]).0
         };
         assert_eq!(holds("at_least = 1.0", &[1.0, 2.0]), "holds");
         assert_eq!(holds("at_least = 1.5", &[1.0, 2.0]), "holds in part");
         assert_eq!(holds("at_least = 1.5\nat_most = 1.9", &[1.0, 2.0]), "does not hold");
         assert_eq!(holds("", &[1.0]), "a number of another machine");
-        assert_eq!(holds("at_most = 1.0", &[]), "cannot be judged: not measured");
+        assert_eq!(holds("at_most = 1.0", &[]), UNJUDGED);
+    }
+
+    fn printed(value: &str, bounds: &str) -> List {
+        List::parse(&format!(
+            "pair = 'a'\nsame = ['a', 'memory']\n[[printed]]\nsection = ''\nfigure = '1'\nwhat = ''\n\
+             printed = '1'\nvalue = '{value}'\nfailed = ['memory=short', 'ended']\n{bounds}\n\
+             source = {{ paper = 'vtc', place = '4.2', read = 'text' }}\n"
+        ))
+    }
+
+    fn gone(what: &str, why: &str, cell: serde_json::Value) -> LeftOut<Row> {
+        let cell = Some(cell.as_object().unwrap().clone());
+        LeftOut { cell, what: what.to_owned(), why: why.to_owned(), failed: false }
+    }
+
+    #[test]
+    fn cells_that_failed_or_were_left_out_are_the_reasons() {
+        let list = printed("y@memory=short", "where = { memory = 'ample' }\nat_least = 1.0");
+        let row = |a: &str, memory: &str, y: Option<f64>, ended: &str| {
+            let row = json!({ "part": "", "a": a, "memory": memory, "y": y, "ended": ended });
+            row.as_object().unwrap().clone()
+        };
+        let mut rows = list.rows(vec![
+            row("x", "ample", Some(1.0), ""),
+            row("x", "short", None, "no memory"),
+            row("z", "ample", Some(1.0), ""),
+        ]);
+        assert_eq!(
+            holds(&list, &rows, &list.printed[0]),
+            (UNJUDGED, vec!["memory=short, ended: no memory".to_owned()])
+        );
+        // Another cell that holds does not hide it.
+        rows.all.push(row("z", "short", Some(2.0), ""));
+        assert_eq!(holds(&list, &rows, &list.printed[0]).0, "holds");
+        rows.left_out = vec![
+            gone("v", "no room: 3 MB", json!({ "memory": "ample" })),
+            gone("w", "no room: 4 MB", json!({ "memory": "ample" })),
+            gone("u", "no room: 4 MB", json!({ "memory": "short" })),
+        ];
+        let (verdict, reasons) = holds(&list, &rows, &list.printed[0]);
+        assert_eq!(verdict, "holds");
+        assert_eq!(reasons, ["2 cells, no room (v; w)", "memory=short, ended: no memory"]);
+    }
+
+    #[test]
+    fn targets_that_cannot_be_judged_have_a_reason() {
+        let list = List::parse(
+            "pair = 'a'\nsame = ['a']\n[[target]]\nsection = ''\nwhat = '{a}: {y:2} s'\n\
+             value = 'y / y@other'\nat_most = 1.0\n",
+        );
+        let row = |part: &str| json!({ "part": part, "a": "b", "y": 1.0 }).as_object().unwrap().clone();
+        let said = |rows: &Rows| {
+            let all = unjudged(&list, rows);
+            all.into_iter().map(|(target, why)| format!("{} {why}", target.words())).collect::<Vec<_>>()
+        };
+        assert_eq!(said(&list.rows(vec![])), ["…: … s not measured"]);
+        let mut rows = list.rows(vec![row("p")]);
+        assert_eq!(said(&rows), ["…: … s nothing to compare with was measured: other"]);
+        let other =
+            |a: &str, part: &str| json!({ "part": part, "a": a, "y": 1.0 }).as_object().unwrap().clone();
+        // The other is there for itself: two of three are judged.
+        let both = list.rows(vec![other("b", "p"), other("other", "p")]);
+        assert_eq!(said(&both), Vec::<String>::new());
+        let many = |name| gone(name, "no room: 3 MB", json!({ "part": "p" }));
+        rows.left_out = ["c", "d", "e", "f"].map(many).to_vec();
+        assert_eq!(said(&rows), ["…: … s 4 cells, no room (c; d; e; and 1 more)"]);
     }
 
     #[test]
@@ -176,8 +326,8 @@ mod tests {
             row("a", "tarn", "set", 3.0),
             row("b", "other", "set", 4.0),
         ];
-        let rows =
-            Rows { all, same: vec!["case".to_owned(), "server".to_owned()], pair: "server".to_owned() };
+        let same = vec!["case".to_owned(), "server".to_owned()];
+        let rows = Rows { all, same, pair: "server".to_owned(), ..Rows::default() };
         let text = "columns = [['case', 'case'], ['* µs', 'us@*', '1']]\nwhere = { server = 'tarn' }";
         let grid = grid(&rows, "a", &toml::from_str(text).unwrap());
         assert_eq!(grid.heads, ["case", "tarn µs", "peer µs"]);

@@ -22,7 +22,7 @@ use tarn_study::paired::{HourglassRow, PiggybackRow};
 /// Serves until `SHUTDOWN`, `SIGTERM` or Ctrl-C.
 pub fn run(options: &Options) -> Result<()> {
     let settings = options.settings()?;
-    match options.algorithm {
+    match settings.algorithm {
         Algorithm::Hourglass => serve::serve::<HourglassRow>(&settings),
         Algorithm::Piggyback => serve::serve::<PiggybackRow>(&settings),
     }

@@ -10,11 +10,12 @@ use super::measure::refused;
 use super::plan::{Figure, Point, Scale, points};
 use super::rows;
 use crate::error::{IoContext, Result};
-use crate::experiment::{Experiment, LineOf, Measured, Wanted};
+use crate::experiment::{Experiment, LineOf, Measured, Wanted, leave_out};
 use crate::page::{Facts, Remark, Row};
 use crate::report::Report;
+use crate::results::unpacked;
 use crate::setting::is_asked;
-use crate::{machine, process};
+use crate::{interrupt, machine, process};
 
 /// The options of the study.
 #[derive(Debug, Clone, clap::Args)]
@@ -81,7 +82,7 @@ impl Snapshots {
     pub fn new(options: Options) -> Result<Snapshots> {
         let cores = process::cores_allowed();
         let parent = options.dir.clone().unwrap_or_else(std::env::temp_dir);
-        let dir = TempDir::with_prefix_in("tarn-snapshots-", &parent).at(parent)?;
+        let dir = interrupt::temporary("tarn-snapshots-", &parent).at(parent)?;
         let client_core = cores[cores.len() - 1];
         let place = Place { dir: dir.path().to_owned(), client_core, snapshotter_core: cores[0] };
         eprintln!(
@@ -109,20 +110,16 @@ impl Experiment for Snapshots {
         Ok(self.options.points().into_iter().map(|point| point.cell).collect())
     }
 
-    fn prepare(&mut self, todo: &mut Vec<Cell>, _: &mut Report) -> Result<()> {
+    fn prepare(&mut self, todo: &mut Vec<Cell>, report: &mut Report) -> Result<()> {
         for algorithm in Algorithm::OTHERS {
             let is_its = |cell: &Cell| cell.algorithm == algorithm;
             if let Some(why) = refused(algorithm).filter(|_| todo.iter().any(is_its)) {
-                eprintln!(
-                    "left out: the cells of {}, as this machine cannot run it: {why}",
-                    algorithm.name()
-                );
-                todo.retain(|cell| !is_its(cell));
+                let why = format!("this machine cannot run {}: {why}", algorithm.name());
+                leave_out(todo, is_its, &why, report)?;
             }
         }
         if let Some(why) = machine::no_huge_pages().filter(|_| todo.iter().any(|cell| cell.huge_pages)) {
-            eprintln!("the cells with huge pages are left out: {why}");
-            todo.retain(|cell| !cell.huge_pages);
+            leave_out(todo, |cell| cell.huge_pages, &format!("no huge pages: {why}"), report)?;
         }
         Ok(())
     }
@@ -141,7 +138,8 @@ impl Experiment for Snapshots {
             return Vec::new();
         };
         let (flag, path) = (scale.flag(), results.path.display());
-        let again = format!("tarn lab run snapshots{flag} --seed {seed} --json {path}");
+        let again = unpacked(&results.path);
+        let again = format!("tarn lab run snapshots{flag} --seed {seed} --json {}", again.display());
         let drawn = format!("tarn lab report snapshots{flag} --json {path}");
         vec![("scale", scale.name().to_owned()), ("again by", again), ("drawn by", drawn)]
     }

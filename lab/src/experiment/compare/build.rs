@@ -107,7 +107,7 @@ struct Worktree<'r> {
 
 impl<'r> Worktree<'r> {
     fn make(repository: &'r Path, commit: &str) -> Result<Worktree<'r>> {
-        let dir = tempfile::Builder::new().prefix("tarn-compare-").tempdir();
+        let dir = interrupt::temporary("tarn-compare-", &std::env::temp_dir());
         let dir = dir.doing(|| "make a directory for a worktree".to_owned())?;
         let path = dir.path().join("tree");
         let tree = Worktree { repository, path, _dir: dir };

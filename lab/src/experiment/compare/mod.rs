@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::contract::{Experiment, page_of_lines};
 use super::throughput::{Family, Throughput, families};
 use crate::error::{IoContext, LabError, Result};
+use crate::numbers;
 use crate::page::{self, List, Rows};
 use crate::report::Report;
 use crate::results::{Line, Results};
@@ -37,7 +38,7 @@ pub struct Options {
     #[arg(value_name = "B")]
     b: String,
     /// End with exit code 2 if B costs more than this many times the processor time of A in a case.
-    #[arg(long, value_name = "RATIO", default_value_t = 1.1)]
+    #[arg(long, value_name = "RATIO", default_value_t = 1.1, value_parser = numbers::limit)]
     limit: f64,
     /// Measure these families of commands only.
     #[arg(long, value_name = "FAMILY", value_delimiter = ',')]
@@ -112,7 +113,8 @@ fn page_of(written: &[Value], limit: f64, path: &Path) -> Result<String> {
         let own = written.iter().find(|line| line["server"] == label);
         format!("{label}: {}", own.and_then(|line| line["version"].as_str()).unwrap_or("not measured"))
     });
-    let results = Results { path: PathBuf::from(path), lines, notes: versions.to_vec() };
+    let results =
+        Results { path: PathBuf::from(path), lines, notes: versions.to_vec(), left_out: Vec::new() };
     let (list, rows) = rows_and_list(written, limit);
     Ok(page_of_lines(NAME, &list, &rows, &results))
 }

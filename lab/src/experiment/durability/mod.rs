@@ -24,6 +24,8 @@ use serde_json::json;
 
 use super::contract::{Cell, Experiment, Measured};
 use crate::error::{IoContext, LabError, Result};
+use crate::interrupt;
+use crate::numbers;
 use crate::power::{PowerDisk, is_available};
 use crate::report::{Report, Run};
 use crate::server::{Persistence, Plan, Product, Subject};
@@ -38,20 +40,20 @@ const EVERYSEC: Duration = Duration::from_secs(1);
 #[group(skip)]
 pub struct Options {
     /// Hard kills in each mode and number of directories. By default 200, with --quick 3.
-    #[arg(long)]
+    #[arg(long, value_parser = numbers::times)]
     pub kills: Option<u32>,
     /// Connections that write; every second one pipelines.
-    #[arg(long, default_value_t = 6)]
+    #[arg(long, default_value_t = 6, value_parser = numbers::count)]
     pub writers: usize,
     /// Writes at once of those that pipeline.
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 16, value_parser = numbers::count)]
     pub pipeline: usize,
     /// The modes.
     #[arg(long, value_name = "MODE", value_delimiter = ',', default_value = "always,everysec")]
     pub modes: Vec<Persistence>,
     /// The numbers of log directories, by default 1 and 3, with --power 1 and 2. Servers other than ours have
     /// one.
-    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
+    #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = numbers::count)]
     pub dirs: Vec<usize>,
     /// Cuts power: all unsynced data is lost. Needs /dev/fuse. By default 1,000 cuts in all modes and numbers
     /// of directories together, with --quick 3 in each.
@@ -165,8 +167,8 @@ fn campaign(setting: &Setting, options: &Options, report: &mut Report, case: &Ca
             (false, false) => 200,
             (false, true) => 250,
         }),
-        writers: options.writers.max(1),
-        pipeline: options.pipeline.max(1),
+        writers: options.writers,
+        pipeline: options.pipeline,
         allowed: (mode != Persistence::Always).then_some(EVERYSEC + slack),
         stretch: Duration::from_millis(if quick { 100 } else { 300 }),
         seed: setting.seed,
@@ -174,7 +176,7 @@ fn campaign(setting: &Setting, options: &Options, report: &mut Report, case: &Ca
     let label = case.to_string();
     let outcome = campaign::fight(&orders, power.as_mut(), &label)?;
     if !outcome.violations.is_empty() && power.is_none() {
-        println!("{label}: the data are kept in {}", dir.keep().display());
+        println!("{label}: the data are kept in {}", interrupt::keep(dir).display());
     }
     report.run(Run {
         case: &format!("{} with {dirs} directories", mode.name()),

@@ -20,7 +20,7 @@ mod trial;
 
 use self::cell::{Cell, Figures, Memory, Model, Part};
 use self::measure::Times;
-use super::contract::{Experiment, LineOf, Measured, ResultsOf, Wanted};
+use super::contract::{Experiment, LineOf, Measured, ResultsOf, Wanted, leave_out};
 use crate::error::{LabError, Result};
 use crate::limit::MemoryLimit;
 use crate::page::{Facts, Row};
@@ -80,9 +80,7 @@ impl Experiment for Persistence {
     fn prepare(&mut self, todo: &mut Vec<Cell>, report: &mut Report) -> Result<()> {
         let is_short = |cell: &Cell| cell.memory == Memory::Short;
         if let (true, Err(why)) = (todo.iter().any(is_short), MemoryLimit::make(PROBE_BYTES)) {
-            eprintln!("memory cannot be made short here: {why}");
-            report.note(&why)?;
-            todo.retain(|cell| !is_short(cell));
+            leave_out(todo, is_short, &format!("memory cannot be made short: {why}"), report)?;
         }
         Ok(())
     }

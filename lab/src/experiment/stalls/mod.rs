@@ -27,6 +27,7 @@ use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::ledger::Blame;
 use crate::load::{Group, KeyChoice, Mix, Pace, Phase};
+use crate::numbers;
 use crate::page::{Row, with};
 use crate::process;
 use crate::report::Report;
@@ -49,16 +50,11 @@ pub struct Options {
     #[arg(long, value_name = "WORK", value_delimiter = ',')]
     pub only: Vec<Work>,
     /// Stores of this many million records of 1 KB; by default of one.
-    #[arg(long, value_name = "MILLIONS", value_delimiter = ',')]
+    #[arg(long, value_name = "MILLIONS", value_delimiter = ',', value_parser = numbers::millions)]
     pub sizes: Vec<f64>,
     /// Requests a second of the load.
-    #[arg(long, value_name = "REQUESTS", default_value_t = 20_000.0, value_parser = rate)]
+    #[arg(long, value_name = "REQUESTS", default_value_t = 20_000.0, value_parser = numbers::rate)]
     pub rate: f64,
-}
-
-fn rate(text: &str) -> std::result::Result<f64, String> {
-    let rate = text.parse().ok().filter(|rate| (1.0..=1e7).contains(rate));
-    rate.ok_or_else(|| "requests a second, from 1 to 10,000,000".to_owned())
 }
 
 /// The parameters of one measurement.

@@ -20,10 +20,12 @@ mod trial;
 use self::cell::{Cell, Data, Figures, Kind, Part, Variant, Who};
 use self::trial::Filled;
 use super::contract::{Cell as _, Experiment, LineOf, Measured, ResultsOf, SPARE_BYTES, Wanted};
-use crate::error::Result;
+use crate::error::{LabError, Result};
+use crate::interrupt;
+use crate::numbers;
 use crate::page::{Facts, Row};
 use crate::process;
-use crate::report::Report;
+use crate::report::{LeftOut, Report};
 use crate::server::Persistence;
 use crate::setting::{Setting, is_asked};
 
@@ -43,10 +45,10 @@ pub struct Options {
     pub full: bool,
     /// End the part `figures` after so many requests; with `--seconds` too, at what comes first. A checkpoint
     /// that has begun ends in any case.
-    #[arg(long, value_name = "REQUESTS")]
+    #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u64).range(1..))]
     pub operations: Option<u64>,
     /// These sizes instead, in millions of records.
-    #[arg(long, value_name = "MILLIONS", value_delimiter = ',')]
+    #[arg(long, value_name = "MILLIONS", value_delimiter = ',', value_parser = numbers::millions)]
     pub sizes: Vec<f64>,
     /// Measure stores with these only: records, or which giants.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
@@ -59,17 +61,22 @@ pub struct Store {
     own: Options,
     /// The servers that run, the one that was used last at the end.
     trials: Vec<Filled>,
+    /// Variants and peers that are not there.
+    missing: Vec<LeftOut<Cell>>,
 }
 
 impl Store {
     /// Prepares it.
     pub fn new(setting: Setting, own: Options) -> Store {
-        Store { setting, own, trials: Vec::new() }
+        Store { setting, own, trials: Vec::new(), missing: Vec::new() }
     }
 
     /// The variants that are asked for and there, and the peers.
-    fn variants(&self) -> Result<Vec<Who>> {
-        let Store { setting, own, .. } = self;
+    fn variants(&mut self) -> Result<Vec<Who>> {
+        let Store { setting, own, missing, .. } = self;
+        let mut is_missing = |what: &str, why: String, failed| {
+            missing.push(LeftOut { cell: None, what: what.to_owned(), why, failed });
+        };
         let is_there = |variant: &Variant| match variant.algorithm() {
             // It needs no server; but who names servers and no variants wants those only.
             Some(_) => setting.options.servers.is_empty() || own.variants.contains(variant),
@@ -80,14 +87,15 @@ impl Store {
         for variant in Variant::ALL.into_iter().filter(is_there) {
             match trial::refusal(setting, variant)? {
                 None => variants.push((variant, None)),
-                Some(words) => eprintln!("{} is not available here: {words}", variant.name()),
+                Some(words) => is_missing(variant.name(), format!("not available here: {words}"), false),
             }
         }
         for own in setting.peers() {
             let (plan, _dir) = setting.plan_of(own, Persistence::None)?;
             match plan.start() {
                 Ok(_) => variants.push((Variant::RedisServer, own.peer)),
-                Err(error) => eprintln!("{} is not available here: {error}", own.name),
+                Err(_) if interrupt::asked() => return Err(LabError::Interrupted),
+                Err(error) => is_missing(&own.name, format!("it does not start: {error}"), true),
             }
         }
         Ok(variants)
@@ -123,7 +131,8 @@ impl Experiment for Store {
 
     /// Where the servers of some data do not fit into memory together, one variant comes after the other, so
     /// that no server is filled twice.
-    fn prepare(&mut self, todo: &mut Vec<Cell>, _: &mut Report) -> Result<()> {
+    fn prepare(&mut self, todo: &mut Vec<Cell>, report: &mut Report) -> Result<()> {
+        self.missing.drain(..).try_for_each(|own| report.leave_out(&own))?;
         for cells in todo.chunk_by_mut(|a, b| a.data == b.data) {
             if !fit_together(cells)? {
                 cells.sort_by_key(Cell::who);

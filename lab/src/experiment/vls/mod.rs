@@ -34,6 +34,7 @@ use self::cell::{Cell, Figures, Part};
 use self::store::Store;
 use super::contract::{Experiment, Measured, ResultsOf, Wanted};
 use crate::error::Result;
+use crate::numbers;
 use crate::page::Row;
 use crate::report::Report;
 use crate::setting::Setting;
@@ -52,25 +53,21 @@ pub struct Options {
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
     /// These sizes instead, in millions of records.
-    #[arg(long, value_name = "MILLIONS", value_delimiter = ',')]
+    #[arg(long, value_name = "MILLIONS", value_delimiter = ',', value_parser = numbers::millions)]
     pub sizes: Vec<f64>,
     /// This many queries at the same time; by default 1, 8 and 64.
     #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = queries)]
     pub queries: Vec<usize>,
     /// Attempted updates a second in the parts that have a rate; by default 10000 and 100000, with --full
     /// 20000 and 30000 as well.
-    #[arg(long, value_name = "RATE", value_delimiter = ',')]
-    pub rates: Vec<std::num::NonZeroU32>,
+    #[arg(long, value_name = "RATE", value_delimiter = ',', value_parser = numbers::whole_rate)]
+    pub rates: Vec<u32>,
     /// Threads that update beside queries; the paper has 10.
-    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = threads)]
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = numbers::count)]
     pub writers: Option<usize>,
     /// Threads that run the queries, no more than there are queries; the paper has one for each: 64.
-    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = threads)]
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = numbers::count)]
     pub threads: Option<usize>,
-}
-
-fn threads(text: &str) -> std::result::Result<usize, String> {
-    text.parse().ok().filter(|count| (1..=256).contains(count)).ok_or_else(|| "from 1 to 256".to_owned())
 }
 
 /// As many queries as there can be views.

@@ -41,7 +41,7 @@ pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
     let rates = match (&own.rates[..], own.full) {
         ([], false) => RATES.to_vec(),
         ([], true) => RATES_FULL.to_vec(),
-        (own, _) => own.iter().map(|rate| rate.get()).collect(),
+        (own, _) => own.to_vec(),
     };
     let (writers, threads) = (own.writers.unwrap_or(1), own.threads.unwrap_or(1));
     let mut cells = Vec::new();

@@ -26,6 +26,7 @@ use self::cell::{Cell, Figures, Part, Variant};
 use super::contract::{Experiment, LineOf, Measured, ResultsOf, Wanted, row, scale_fact};
 use crate::checkpoint::stretch_rows;
 use crate::error::Result;
+use crate::numbers;
 use crate::page::{Facts, Row, with};
 use crate::report::Report;
 use crate::setting::Setting;
@@ -48,7 +49,7 @@ pub struct Options {
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
     /// These sizes instead, in millions of records.
-    #[arg(long, value_name = "MILLIONS", value_delimiter = ',')]
+    #[arg(long, value_name = "MILLIONS", value_delimiter = ',', value_parser = numbers::millions)]
     pub sizes: Vec<f64>,
     /// Put the log's files there, once for each device. By default three directories below that of the data.
     #[arg(long = "log-dir", value_name = "DIR")]

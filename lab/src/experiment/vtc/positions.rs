@@ -64,7 +64,7 @@ impl<P: Positions + Sync> Course<'_, P> {
             if log_dirs.is_empty() { vec![base.path().to_owned(); DIRS] } else { log_dirs.to_vec() };
         let make = |dir: &PathBuf| {
             std::fs::create_dir_all(dir)
-                .and_then(|()| tempfile::tempdir_in(dir))
+                .and_then(|()| interrupt::temporary("tarn-lab-log-", dir))
                 .doing(|| format!("make a directory in {}", dir.display()))
         };
         let dirs: Vec<TempDir> = under.iter().map(make).collect::<Result<_>>()?;

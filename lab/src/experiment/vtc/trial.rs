@@ -8,6 +8,7 @@ use super::Options;
 use super::cell::{Cell, Part};
 use crate::checkpoint::{Trial, log_file_bytes};
 use crate::error::{IoContext, Result};
+use crate::interrupt;
 use crate::load::Mix;
 use crate::server::{Persistence, Product};
 use crate::setting::{Setting, fill_silently};
@@ -60,7 +61,7 @@ fn own_dirs(dir: &Path, own: &Options) -> Result<Vec<TempDir>> {
     let parents = if own.log_dirs.is_empty() { vec![dir.to_owned(); LOG_DIRS] } else { own.log_dirs.clone() };
     let make = |parent: &Path| {
         std::fs::create_dir_all(parent)
-            .and_then(|()| tempfile::Builder::new().prefix("tarn-lab-log-").tempdir_in(parent))
+            .and_then(|()| interrupt::temporary("tarn-lab-log-", parent))
             .doing(|| format!("make a directory in {}", parent.display()))
     };
     parents.iter().map(|parent| make(parent)).collect()

@@ -7,7 +7,7 @@ use super::data::{Series, Study, TAKEN_US_SHORT};
 use super::noise::Noise;
 use super::reasons::Measured;
 use super::shapes::{Shape, Statement};
-use super::{Verdict, checkpoints, published, spikes};
+use super::{Verdict, add, checkpoints, published, spikes};
 
 /// Judges all of them that the measurements permit.
 pub(super) fn judge(study: &Study<'_>, all: &mut Vec<Verdict>) {
@@ -27,7 +27,7 @@ pub(super) fn curves(study: &Study<'_>, all: &mut Vec<Verdict>) {
     let taken = |figures: &Figures| figures.taken_us_median().max(TAKEN_US_SHORT);
     let mut curve = |figure, printed, of: &[Algorithm], shape, series: &[_]| {
         let statement = Statement { figure, printed, of, shape };
-        all.extend(statement.judge(series, &Noise::default()));
+        add(all, figure, printed, statement.judge(series, &Noise::default()));
     };
 
     let printed = "10: the mean of every algorithm rises with the updates";
@@ -48,7 +48,7 @@ pub(super) fn curves(study: &Study<'_>, all: &mut Vec<Verdict>) {
 fn orders(study: &Study<'_>, all: &mut Vec<Verdict>) {
     let (updates, dataset) = (Figure::ArxivUpdates, Figure::ArxivDataset);
     let mut order = |figure, printed, groups, values| {
-        all.extend(super::orders::order(figure, printed, groups, &Measured::alone(values)));
+        add(all, figure, printed, super::orders::order(figure, printed, groups, &Measured::alone(values)));
     };
     let printed = "10: the mean of NS is lowest, then HG, PB and Fork, then ZZ, then COU and PP";
     order(updates, printed, published::ARXIV_MEAN_ORDER, series(study, updates, Figures::mean_us));

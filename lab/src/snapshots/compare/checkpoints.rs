@@ -5,15 +5,19 @@
 
 use super::super::cell::{Algorithm, Figures};
 use super::super::plan::Figure;
-use super::Verdict;
 use super::data::{Series, Study, exponent, of};
 use super::reasons::UNKNOWN;
+use super::{Verdict, add};
 use crate::report::short;
 
 /// A growth with an exponent in this range is linear.
 const LINEAR: std::ops::RangeInclusive<f64> = 0.7..=1.3;
 /// Checkpoints take about the same time if the longest takes no more than this times the shortest.
 pub(super) const OVERHEADS_ALIKE: f64 = 1.5;
+
+/// The printed statements.
+const LINEARITY: &str = "checkpoints take a time that is linear in the data";
+const LIKENESS: &str = "checkpoints take about the same time, whatever the algorithm";
 
 /// For each algorithm the times of its checkpoints by size, in milliseconds.
 struct Overheads {
@@ -30,14 +34,14 @@ pub(super) fn judge(study: &Study<'_>, figure: Figure, all: &mut Vec<Verdict>) {
     };
     let (shortest, longest) = (end(f64::min), end(f64::max));
     let overheads = Overheads { shortest, median: series(&Figures::overhead_ms), longest };
-    all.extend(growth(figure, &overheads));
-    all.extend(alike(figure, &overheads));
+    add(all, figure, LINEARITY, growth(figure, &overheads));
+    add(all, figure, LIKENESS, alike(figure, &overheads));
 }
 
 fn growth(figure: Figure, overheads: &Overheads) -> Option<Verdict> {
     let growth = |series: &Series| Some((series.algorithm, exponent(&series.points)?));
     let exponents: Vec<_> = overheads.median.iter().filter_map(growth).collect();
-    let mut verdict = Verdict::new(figure, "checkpoints take a time that is linear in the data", Vec::new());
+    let mut verdict = Verdict::new(figure, LINEARITY, Vec::new());
     let slowest = exponents.iter().map(|own| own.1).fold(f64::INFINITY, f64::min);
     for (algorithm, exponent) in exponents.iter().filter(|own| !LINEAR.contains(&own.1)) {
         let name = algorithm.name();
@@ -85,8 +89,7 @@ fn alike(figure: Figure, overheads: &Overheads) -> Option<Verdict> {
         overheads.median.iter().filter_map(|series| Some((series.at(largest)?, series.algorithm))).collect();
     there.sort_by(|a, b| a.0.total_cmp(&b.0));
     let ((first, fast), (last, slow)) = (*there.first()?, *there.last()?);
-    let printed = "checkpoints take about the same time, whatever the algorithm";
-    let mut verdict = Verdict::new(figure, printed, Vec::new());
+    let mut verdict = Verdict::new(figure, LIKENESS, Vec::new());
     if last > first * OVERHEADS_ALIKE {
         let (times, gb) = (short(last / first), short(largest));
         let line = format!("{} takes {times} times as long as {} at {gb} GB: ", slow.name(), fast.name());

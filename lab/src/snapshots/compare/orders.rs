@@ -7,7 +7,7 @@ use super::data::{Series, Study, TAKEN_US_SHORT, exponent, of};
 use super::noise::{ALIKE, Noise};
 use super::reasons::{Measured, UNKNOWN};
 use super::shapes::{Shape, Statement};
-use super::{Verdict, checkpoints, published, spikes};
+use super::{Verdict, add, checkpoints, published, spikes};
 use crate::report::short;
 use Algorithm::{Fork, Hourglass, Piggyback};
 
@@ -24,7 +24,8 @@ pub(crate) fn judge(study: &Study<'_>) -> Vec<Verdict> {
     spikes::judge(study, Figure::Trace, &mut all);
     for figure in [Figure::Dataset, Figure::Row, Figure::Updates, Figure::Skew] {
         let printed = "mean: NS and Fork lowest, then HG, PB and COU, then ZZ, PP highest";
-        all.extend(order(figure, printed, published::MEAN_ORDER, &Measured::means(study, figure)));
+        let found = order(figure, printed, published::MEAN_ORDER, &Measured::means(study, figure));
+        add(&mut all, figure, printed, found);
     }
     curves(study, &mut all);
     taken(study, &mut all);
@@ -33,7 +34,8 @@ pub(crate) fn judge(study: &Study<'_>) -> Vec<Verdict> {
     transactions(study, &mut all);
     let flood = Measured::alone(study.series(Figure::Flood, |_, figures| figures.updates_per_s));
     let printed = "HG, PB and Fork reach more updates than NS, COU, ZZ and PP";
-    all.extend(order(Figure::Flood, printed, published::FLOOD_ORDER, &flood));
+    let found = order(Figure::Flood, printed, published::FLOOD_ORDER, &flood);
+    add(&mut all, Figure::Flood, printed, found);
     all
 }
 
@@ -122,7 +124,7 @@ pub(super) fn curves(study: &Study<'_>, all: &mut Vec<Verdict>) {
     let overhead = |_: &Cell, figures: &Figures| figures.overhead_ms();
     let noise = Noise::of(study, mean);
     let mut judge = |printed, figure, of: &[Algorithm], shape, series: Vec<Series>, noise: &Noise| {
-        all.extend(Statement { figure, printed, of, shape }.judge(&series, noise));
+        add(all, figure, printed, Statement { figure, printed, of, shape }.judge(&series, noise));
     };
     let means: [(_, _, &[Algorithm], _); 5] = [
         ("10a: every mean rises with the data", Figure::Dataset, &Algorithm::PHYSICAL, Shape::Rises),
@@ -168,14 +170,17 @@ fn taken(study: &Study<'_>, all: &mut Vec<Verdict>) {
     let what = "the taken phase";
     let printed = "the spikes of COU, Fork and ZZ (and NS) grow with the data";
     let found = growth(&by_data, published::SPIKES, what, |exponent| exponent < GROWS);
-    all.extend(found.map(|found| Verdict::new(Figure::Dataset, printed, found)));
+    let mut judge = |figure, printed, found: Option<Vec<String>>| {
+        add(all, figure, printed, found.map(|found| Verdict::new(figure, printed, found)));
+    };
+    judge(Figure::Dataset, printed, found);
     let printed = "those of PP, HG and PB do not";
     let found = growth(&by_data, published::FLAT, what, |exponent| exponent >= GROWS);
-    all.extend(found.map(|found| Verdict::new(Figure::Dataset, printed, found)));
+    judge(Figure::Dataset, printed, found);
     let by_row = study.series(Figure::Row, taken);
     let printed = "longer rows make the spikes of COU and ZZ smaller";
     let found = growth(&by_row, published::FALLS_WITH_ROW, what, |exponent| exponent > -GROWS);
-    all.extend(found.map(|found| Verdict::new(Figure::Row, printed, found)));
+    judge(Figure::Row, printed, found);
 }
 
 /// Figure 11. Its cells have the noise of the default parameters, huge pages or not.
@@ -185,10 +190,13 @@ fn huge_pages(study: &Study<'_>, all: &mut Vec<Verdict>) {
         Measured { noise: Noise::of(study, of), ..Measured::alone(study.series(Figure::HugePages, of)) }
     };
     let (max, mean) = (measured(Figures::max_us), measured(Figures::mean_us));
-    all.extend(huge_page_order("huge pages lower Fork's maximum", &max, (Fork, true), (Fork, false)));
-    all.extend(huge_page_order("it stays above HG's", &max, (Hourglass, false), (Fork, true)));
-    all.extend(huge_page_order("it stays above PB's", &max, (Piggyback, false), (Fork, true)));
-    all.extend(huge_page_order("huge pages raise Fork's mean", &mean, (Fork, false), (Fork, true)));
+    let mut judge = |printed, measured, low, high| {
+        add(all, Figure::HugePages, printed, huge_page_order(printed, measured, low, high));
+    };
+    judge("huge pages lower Fork's maximum", &max, (Fork, true), (Fork, false));
+    judge("it stays above HG's", &max, (Hourglass, false), (Fork, true));
+    judge("it stays above PB's", &max, (Piggyback, false), (Fork, true));
+    judge("huge pages raise Fork's mean", &mean, (Fork, false), (Fork, true));
 }
 
 /// Judges whether an algorithm, with huge pages or without, is below another.
@@ -212,17 +220,17 @@ fn transactions(study: &Study<'_>, all: &mut Vec<Verdict>) {
     let groups: &[&[Algorithm]] = &[&[Calc], &[VirtualHourglass, VirtualPiggyback]];
     let unknown = without_restarts(study).unwrap_or_else(|| UNKNOWN.to_owned());
     let measured = Measured { unknown, ..Measured::alone(rate.clone()) };
-    all.extend(order(Figure::Transactions, "vHG and vPB are above CALC", groups, &measured));
+    let printed = "vHG and vPB are above CALC";
+    add(all, Figure::Transactions, printed, order(Figure::Transactions, printed, groups, &measured));
     let past: Vec<_> =
         rate.iter().filter_map(|series| Some((series, series.at(16.0)? / series.at(8.0)?))).collect();
-    if !past.is_empty() {
-        let odd = past.iter().filter(|(_, times)| !(0.8..=1.25).contains(times));
-        let differences = odd.map(|(series, times)| {
-            format!("{}: 16 threads reach {} times what 8 do: {UNKNOWN}", series.name, short(*times))
-        });
-        let printed = "more than 8 threads change little";
-        all.push(Verdict::new(Figure::Transactions, printed, differences.collect()));
-    }
+    let odd = past.iter().filter(|(_, times)| !(0.8..=1.25).contains(times));
+    let differences = odd.map(|(series, times)| {
+        format!("{}: 16 threads reach {} times what 8 do: {UNKNOWN}", series.name, short(*times))
+    });
+    let printed = "more than 8 threads change little";
+    let found = Verdict::new(Figure::Transactions, printed, differences.collect());
+    add(all, Figure::Transactions, printed, (!past.is_empty()).then_some(found));
 }
 
 /// Says that transactions that begin again are too few to be the reason, where they are.
@@ -240,10 +248,12 @@ fn without_restarts(study: &Study<'_>) -> Option<String> {
     })
 }
 
+/// The statement of table 4.
+pub(crate) const MISSES: &str = "cache misses: NS and Fork least, ZZ and PP most";
+
 /// Table 4, where the machine counts.
 pub(crate) fn misses(series: Vec<Series>) -> Option<Verdict> {
-    let printed = "cache misses: NS and Fork least, ZZ and PP most";
-    order(Figure::Trace, printed, published::MISSES_ORDER, &Measured::alone(series))
+    order(Figure::Trace, MISSES, published::MISSES_ORDER, &Measured::alone(series))
 }
 
 #[cfg(test)]

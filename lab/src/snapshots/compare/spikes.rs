@@ -14,7 +14,7 @@
 use super::super::cell::Figures;
 use super::super::plan::Figure;
 use super::data::Study;
-use super::{Verdict, published};
+use super::{Verdict, add, published};
 use crate::report::short;
 
 /// A spike is this many times the median tick.
@@ -30,10 +30,10 @@ pub(super) fn judge(study: &Study<'_>, figure: Figure, all: &mut Vec<Verdict>) {
             of.contains(&point.cell.algorithm) && !figures.trace.is_empty() && figures.quiet.p50 > 0.0
         });
         let own: Vec<_> = own.map(|(point, figures)| (point.cell.algorithm.name(), odd(figures))).collect();
-        if !own.is_empty() {
-            let differences = own.into_iter().filter_map(|(name, odd)| Some(format!("{name}: {}", odd?)));
-            all.push(Verdict::new(figure, printed, differences.collect()));
-        }
+        let is_judged = !own.is_empty();
+        let differences = own.into_iter().filter_map(|(name, odd)| Some(format!("{name}: {}", odd?)));
+        let found = Verdict::new(figure, printed, differences.collect());
+        add(all, figure, printed, is_judged.then_some(found));
     };
     judge("NS, COU, Fork and ZZ have spikes at the trigger", published::SPIKES, no_spike);
     judge("PP, HG and PB stay flat", published::FLAT, not_flat);

@@ -12,7 +12,7 @@ use super::cell::{Cell, Figures, Reference};
 use super::store;
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt::wait_for;
-use crate::report::Report;
+use crate::report::{LeftOut, Report};
 use crate::server::{self, Persistence, Product, Server};
 use crate::setting::Setting;
 use rand::SeedableRng;
@@ -57,11 +57,13 @@ pub(super) fn measure(setting: &Setting, cell: &Cell, report: &mut Report) -> Re
         let all = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(path, all).at(path)?;
     }
-    for measure in [postgres::measure, duckdb::measure] {
+    type Measure = fn(&Setting, &Cell, &Path) -> Result<Vec<Reference>>;
+    let others: [(_, Measure); 2] = [("postgresql", postgres::measure), ("duckdb", duckdb::measure)];
+    for (name, measure) in others {
         match measure(setting, cell, &table) {
             Err(LabError::Missing(why)) => {
-                eprintln!("left out: {why}");
-                report.note(&why)?;
+                let what = name.to_owned();
+                report.leave_out(&LeftOut::<()> { cell: None, what, why, failed: false })?;
             }
             found => references.extend(found?),
         }

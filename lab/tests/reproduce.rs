@@ -1,0 +1,74 @@
+//! `tarn-lab reproduce`, and the end of a run by signals: both need the program itself.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tarn_lab::interrupt;
+
+fn lab() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tarn-lab"));
+    command.stdin(Stdio::null());
+    command
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_directory_of_results_says_what_made_it() {
+    let (dir, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (results, page) = (dir.path().join("results"), dir.path().join("claims.md"));
+    let mut command = lab();
+    command.args(["reproduce", "--scale", "quick", "--only", "workers"]);
+    let output =
+        command.arg("--dir").arg(data.path()).arg("--claims").arg(&page).arg(&results).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    // The file of lines has gone when this is read.
+    assert!(!said.contains("drawn by"), "{said}");
+    assert_eq!(names(&results), ["manifest.json", "workers.csv", "workers.html", "workers.jsonl.zst"]);
+    let manifest = std::fs::read_to_string(results.join("manifest.json")).unwrap();
+    let manifest: Value = serde_json::from_str(&manifest).unwrap();
+    let done = &manifest["done"][0];
+    assert_eq!((&done["experiment"], &done["measurements"]), (&"workers".into(), &4.into()));
+    assert_eq!((&done["commit"], &done["left_out"]), (&manifest["commit"], &Value::Array(Vec::new())));
+    assert!(done["began"].as_str() >= manifest["began"].as_str() && done["ended"] == manifest["ended"]);
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("| promise | target of Tarn |"), "{page}");
+    assert_eq!(names(data.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_second_signal_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = lab();
+    command.args(["run", "snapshots", "--quick", "--only", "trace", "--algorithms", "ns,hg,pb"]);
+    command.arg("--json").arg(dir.path().join("snapshots.jsonl")).arg("--dir").arg(dir.path());
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let is_mine = |name: &String| name.starts_with("tarn-snapshots-");
+    let (often, patience) = (Duration::from_millis(5), Duration::from_secs(120));
+    let began = || Ok(names(dir.path()).iter().any(is_mine).then_some(()));
+    interrupt::wait_for(often, patience, began).unwrap().expect("it begins");
+    // A cell takes longer than the time between two signals.
+    let ended = interrupt::wait_for(often, patience, || {
+        let ended = child.try_wait().unwrap();
+        if ended.is_none() {
+            kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        }
+        Ok(ended)
+    });
+    assert_eq!(ended.unwrap().expect("it ends").code(), Some(i32::from(interrupt::EXIT_CODE)));
+    let left: Vec<String> = names(dir.path()).into_iter().filter(is_mine).collect();
+    assert_eq!(left, Vec::<String>::new());
+}
