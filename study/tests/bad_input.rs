@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tarn_study::vls::{self, StoreError};
 use tarn_study::{
     Algorithm, Array, AsyncWriteProtection, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong,
-    PublishedHourglass, PublishedPiggyback, Shape, SnapshotError, WriteProtection, Zigzag,
+    PublishedHourglass, PublishedPiggyback, ReturningFork, Shape, SnapshotError, WriteProtection, Zigzag,
 };
 
 #[test]
@@ -39,6 +39,7 @@ fn rows_beyond_memory_are_refused() {
         refuses::<Naive>(rows);
         refuses::<CopyOnUpdate>(rows);
         refuses::<Fork>(rows);
+        refuses::<ReturningFork>(rows);
         refuses::<Zigzag>(rows);
         refuses::<PingPong>(rows);
         refuses::<Hourglass>(rows);
@@ -113,6 +114,7 @@ fn a_panic_spoils_no_later_snapshot() {
     panics::<Naive>();
     panics::<CopyOnUpdate>();
     panics::<Fork>();
+    panics::<ReturningFork>();
     panics::<Zigzag>();
     panics::<PingPong>();
     panics::<Hourglass>();

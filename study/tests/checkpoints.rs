@@ -11,7 +11,8 @@ use rand::{Rng, SeedableRng};
 use tarn_study::checkpoint::{CheckpointDir, CheckpointError, CheckpointReader};
 use tarn_study::{
     Algorithm, Array, AsyncWriteProtection, Client, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback,
-    PingPong, PublishedHourglass, PublishedPiggyback, Shape, SnapshotError, WriteProtection, Zigzag,
+    PingPong, PublishedHourglass, PublishedPiggyback, ReturningFork, Shape, SnapshotError, WriteProtection,
+    Zigzag,
 };
 
 /// All rows of a checkpoint.
@@ -104,6 +105,7 @@ checkpoints! {
     checkpoints_of_naive_are_the_array_at_the_cut: Naive,
     checkpoints_of_copy_on_update_are_the_array_at_the_cut: CopyOnUpdate,
     checkpoints_of_fork_are_the_array_at_the_cut: Fork,
+    checkpoints_of_returning_fork_are_the_array_at_the_cut: ReturningFork,
     checkpoints_of_zigzag_are_the_array_at_the_cut: Zigzag,
     checkpoints_of_ping_pong_are_the_array_at_the_cut: PingPong,
     checkpoints_of_hourglass_are_the_array_at_the_cut: Hourglass,
@@ -152,6 +154,7 @@ fn what_was_traversed_is_in_the_next_checkpoint_or_that_is_refused() {
     traversed::<Naive>();
     traversed::<CopyOnUpdate>();
     traversed::<Fork>();
+    traversed::<ReturningFork>();
     traversed::<Zigzag>();
     traversed::<PingPong>();
     traversed::<Hourglass>();

@@ -19,7 +19,7 @@ use tarn_study::transaction::{
 };
 use tarn_study::{
     Algorithm, Array, AsyncWriteProtection, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong,
-    PublishedHourglass, PublishedPiggyback, Shape, SnapshotError, WriteProtection, Zigzag,
+    PublishedHourglass, PublishedPiggyback, ReturningFork, Shape, SnapshotError, WriteProtection, Zigzag,
 };
 
 /// The number of failures of each kind. Each needs about [`ROWS`] times [`ROW_BYTES`].
@@ -184,6 +184,7 @@ fn snapshots_that_fail_leave_nothing_behind() {
     of_array::<Naive>();
     of_array::<CopyOnUpdate>();
     of_array::<Fork>();
+    of_array::<ReturningFork>();
     of_array::<Zigzag>();
     of_array::<PingPong>();
     of_array::<Hourglass>();

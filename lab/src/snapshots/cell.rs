@@ -37,6 +37,8 @@ named! {
         WriteProtection = "WP" | "wp",
         /// Write protection of pages that the kernel lifts itself.
         AsyncWriteProtection = "WP-async" | "wp-async",
+        /// Fork, whose child returns the pages that it has written.
+        ReturningFork = "Fork-returns" | "fork-returns",
         /// CALC.
         Calc = "CALC" | "calc",
         /// Virtual Hourglass.
@@ -55,11 +57,12 @@ impl Algorithm {
     pub const PHYSICAL: [Algorithm; 7] = *Algorithm::ALL.first_chunk().expect("they come first");
 
     /// Others that take snapshots of such clients, which the study has not measured as they are here.
-    pub const OTHERS: [Algorithm; 4] = [
+    pub const OTHERS: [Algorithm; 5] = [
         Algorithm::PublishedHourglass,
         Algorithm::PublishedPiggyback,
         Algorithm::WriteProtection,
         Algorithm::AsyncWriteProtection,
+        Algorithm::ReturningFork,
     ];
 
     /// Those that take snapshots of transactions.

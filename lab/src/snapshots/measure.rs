@@ -3,7 +3,7 @@
 use tarn_study::transaction::{Calc, Cpr, PartialCalc, VirtualHourglass, VirtualPiggyback};
 use tarn_study::{
     AsyncWriteProtection, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, PublishedHourglass,
-    PublishedPiggyback, Shape, SnapshotError, WriteProtection, Zigzag,
+    PublishedPiggyback, ReturningFork, Shape, SnapshotError, WriteProtection, Zigzag,
 };
 
 use super::cell::{Algorithm, Cell, Figures, Place, Task};
@@ -41,6 +41,7 @@ fn measure(cell: &Cell, place: &Place) -> Result<Figures> {
         (_, Algorithm::PublishedPiggyback) => measure_physical::<PublishedPiggyback>(cell, place),
         (_, Algorithm::WriteProtection) => measure_physical::<WriteProtection>(cell, place),
         (_, Algorithm::AsyncWriteProtection) => measure_physical::<AsyncWriteProtection>(cell, place),
+        (_, Algorithm::ReturningFork) => measure_physical::<ReturningFork>(cell, place),
         (
             _,
             Algorithm::Calc

@@ -4,14 +4,16 @@
 //!   parent   SHOW rows ────>  child     <───── the rows
 //!            OPEN path ────>            <───── error number, 0 if open
 //!            WRITE rows ───>            <───── error number, checksum
+//!            RETURN rows ──>            <───── error number, 0 if the kernel has their pages
 //!            END ──────────>            exits
 //! ```
 //!
 //! The parent asks for a piece of rows at a time and reads the answer before it asks again: so it may stop
 //! at any time, and a child never writes without being asked.
 //!
-//! Between `fork` and `_exit` the child calls `open`, `close`, `read`, `write`, `pwrite` and `_exit` alone,
-//! and computes: other threads of the parent may have held any lock, that of the allocator included.
+//! Between `fork` and `_exit` the child calls `open`, `close`, `read`, `write`, `pwrite`, `madvise` and
+//! `_exit` alone, and computes: other threads of the parent may have held any lock, that of the allocator
+//! included.
 
 #![expect(
     unsafe_code,
@@ -20,6 +22,7 @@
 
 use std::ffi::c_int;
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -39,7 +42,10 @@ const OPEN: u64 = 2;
 /// Writes rows to the file: the first row and their number.
 const WRITE: u64 = 3;
 
-/// The child's answer to OPEN and WRITE: an error number, or 0, and a checksum.
+/// Gives the pages of rows back to the kernel: the first row and their number. They are zeros afterwards.
+const RETURN: u64 = 4;
+
+/// The child's answer to OPEN, WRITE and RETURN: an error number, or 0, and a checksum.
 type Answer = [u64; 2];
 
 // The child writes the rows as they are in memory, and the format is little-endian.
@@ -56,6 +62,8 @@ pub(super) struct Child {
 pub(super) struct Memory<'r> {
     pub(super) words: &'r [AtomicU64],
     pub(super) row_fields: usize,
+    /// Bytes of a page, if the rows begin at one and nothing else is in their pages.
+    pub(super) page_bytes: Option<usize>,
 }
 
 impl Child {
@@ -102,6 +110,13 @@ impl Child {
     pub(super) fn write(&mut self, first: usize, rows: usize) -> io::Result<u32> {
         self.ask([WRITE, first as u64, rows as u64])?;
         self.answer()
+    }
+
+    /// Has the pages of `rows` rows from `first` on given back to the kernel: they are not shown or written
+    /// any more. Rows are given back in order, and the page in which the next one begins stays.
+    pub(super) fn give_back(&mut self, first: usize, rows: usize) -> io::Result<()> {
+        self.ask([RETURN, first as u64, rows as u64])?;
+        self.answer().map(|_| ())
     }
 
     fn ask(&mut self, request: Request) -> io::Result<()> {
@@ -158,6 +173,7 @@ impl Ends {
                 SHOW => rows().is_some_and(|rows| write(self.answers, rows.bytes, None).is_ok()),
                 OPEN => self.open(first, &mut file),
                 WRITE => rows().is_some_and(|rows| self.answer(file.write(&rows))),
+                RETURN => memory.give_back(first, count).is_some_and(|outcome| self.answer(outcome)),
                 _ => false,
             };
             // The child answers a request for missing rows by ending, which the parent sees.
@@ -227,14 +243,37 @@ struct Piece<'r> {
 }
 
 impl Memory<'_> {
-    fn rows(&self, first: u64, count: u64) -> Option<Piece<'_>> {
+    /// The words of some rows; `None` if not all of the rows exist.
+    fn range(&self, first: u64, count: u64) -> Option<Range<usize>> {
         let words = |rows: u64| usize::try_from(rows).ok()?.checked_mul(self.row_fields);
         let start = words(first)?;
-        let rows = self.words.get(start..start.checked_add(words(count)?)?)?;
+        let range = start..start.checked_add(words(count)?)?;
+        self.words.get(range.clone()).map(|_| range)
+    }
+
+    fn rows(&self, first: u64, count: u64) -> Option<Piece<'_>> {
+        let range = self.range(first, count)?;
+        let (start, rows) = (range.start, &self.words[range]);
         // SAFETY: the words are initialised, and `size_of_val(rows)` bytes long. The child has one thread and
         // memory of its own, so no other thread changes them.
         let bytes = unsafe { std::slice::from_raw_parts(rows.as_ptr().cast(), size_of_val(rows)) };
         Some(Piece { bytes, offset: start as u64 * size_of::<u64>() as u64 })
+    }
+
+    /// Gives pages back: from the one in which the rows begin, to which only rows before them belong else, to
+    /// the one in which they end, which the rows after them need. `None` if that cannot be asked for.
+    fn give_back(&self, first: u64, count: u64) -> Option<Result<u32, c_int>> {
+        let (range, page_bytes) = (self.range(first, count)?, self.page_bytes?);
+        let page_of = |word: usize| word * size_of::<u64>() / page_bytes * page_bytes;
+        let (start, end) = (page_of(range.start), page_of(range.end));
+        let pages = self.words.as_ptr().cast::<u8>().wrapping_add(start).cast_mut();
+        // SAFETY: these are whole pages of the rows, in which nothing else is (`page_bytes`). They are memory
+        // of this process alone; that of the parent stays. The words are atomic, so they may become zeros
+        // while they are borrowed.
+        match unsafe { libc::madvise(pages.cast(), end - start, libc::MADV_DONTNEED) } {
+            0 => Some(Ok(0)),
+            _ => Some(Err(last_error())),
+        }
     }
 }
 
@@ -273,7 +312,7 @@ mod tests {
     #[test]
     fn rows_are_answered_as_they_are_in_memory_and_the_rest_by_leaving() {
         let words: Vec<AtomicU64> = (0..6).map(AtomicU64::new).collect();
-        let memory = Memory { words: &words, row_fields: 2 };
+        let memory = Memory { words: &words, row_fields: 2, page_bytes: None };
         let asked = |request: Request, answer: &mut [[u8; 8]]| {
             let (their_requests, mut requests) = io::pipe().unwrap();
             let (mut answers, their_answers) = io::pipe().unwrap();
@@ -292,5 +331,7 @@ mod tests {
         for elsewhere in [[SHOW, 1, 3], [SHOW, u64::MAX, 1], [SHOW, 3, u64::MAX], [9, 0, 0], [END, 0, 0]] {
             asked(elsewhere, &mut []);
         }
+        // Something else may be in their pages.
+        asked([RETURN, 0, 3], &mut []);
     }
 }

@@ -11,6 +11,12 @@
 //! The traversal asks for piece after piece, so it can break off and be repeated. A checkpoint's rows do not
 //! travel: the child writes them to the file itself.
 //!
+//! - [`Fork`]: the child keeps all pages until it ends.
+//! - [`ReturningFork`]: the child gives the pages of a piece back to the kernel once the piece is written.
+//!   So the old content of a page that a client has changed is free again, and a page that the parent alone
+//!   has is not copied when a client changes it. The idea is that of DMC (SAC 2020). A traversal may be
+//!   repeated, so it gives nothing back; a checkpoint is the end of its snapshot.
+//!
 //! Several clients. Up to two copies of the data; the taken phase is O(pages), for their tables are copied.
 
 mod child;
@@ -18,6 +24,8 @@ mod child;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::param::page_size;
 
 use self::child::{Child, Memory};
 use crate::algorithm::{Algorithm, Visit};
@@ -29,14 +37,20 @@ use crate::shape::Shape;
 /// Bytes that the child is asked for at once, unless a row is longer.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Leaves the snapshot to a child process.
-pub struct Fork {
+/// Leaves the snapshot to a child process, which keeps its pages until it ends.
+pub type Fork = Forking<false>;
+
+/// Leaves the snapshot to a child process, which gives back the pages that it has written.
+pub type ReturningFork = Forking<true>;
+
+/// Leaves the snapshot to a child process; with `RETURNS`, that gives back the pages that it has written.
+pub struct Forking<const RETURNS: bool> {
     shape: Shape,
     now: Rows,
     child: Mutex<Option<Child>>,
 }
 
-impl Fork {
+impl<const RETURNS: bool> Forking<RETURNS> {
     fn child(&self) -> MutexGuard<'_, Option<Child>> {
         // A visit may panic during a traversal; the child then waits for the next request.
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,19 +59,38 @@ impl Fork {
     fn rows_per_piece(&self) -> usize {
         (PIECE_BYTES / self.shape.row_bytes()).max(1)
     }
+
+    /// Writes a checkpoint of pieces, each by `write`: rows from the first one on, and how many.
+    fn dump_by(
+        &self,
+        to: &mut CheckpointWriter<'_>,
+        write: impl Fn(&mut Child, usize, usize) -> io::Result<u32>,
+    ) -> Result<(), CheckpointError> {
+        let mut child = self.child();
+        let child = child.as_mut().expect("a snapshot has been taken and not yet ended");
+        let (path, offset) = to.elsewhere();
+        let path = path.to_owned();
+        let failed = |source| CheckpointError::Io { action: "write", path: path.clone(), source };
+        child.open(&path, offset).map_err(failed)?;
+        while let Some((first, rows)) = to.next_piece() {
+            to.written_elsewhere(write(child, first, rows).map_err(failed)?);
+        }
+        Ok(())
+    }
 }
 
 fn system(action: &'static str) -> impl Fn(io::Error) -> SnapshotError {
     move |error| SnapshotError::System { action, reason: error.to_string() }
 }
 
-impl Algorithm for Fork {
-    const NAME: &'static str = "Fork";
+impl<const RETURNS: bool> Algorithm for Forking<RETURNS> {
+    const NAME: &'static str = if RETURNS { "Fork that returns pages" } else { "Fork" };
     const FULL: bool = true;
     const COPIES: usize = 2;
 
-    fn new(shape: Shape) -> Result<Fork, SnapshotError> {
-        Ok(Fork { shape, now: Rows::new(shape)?, child: Mutex::new(None) })
+    fn new(shape: Shape) -> Result<Forking<RETURNS>, SnapshotError> {
+        let now = if RETURNS { Rows::in_pages(shape, page_size())? } else { Rows::new(shape)? };
+        Ok(Forking { shape, now, child: Mutex::new(None) })
     }
 
     #[inline]
@@ -81,7 +114,8 @@ impl Algorithm for Fork {
     }
 
     fn take(&self) -> Result<(), SnapshotError> {
-        let memory = Memory { words: self.now.words(), row_fields: self.shape.fields };
+        let page_bytes = RETURNS.then(page_size);
+        let memory = Memory { words: self.now.words(), row_fields: self.shape.fields, page_bytes };
         let child = Child::fork(&memory).map_err(system("fork a process for the snapshot"))?;
         *self.child() = Some(child);
         Ok(())
@@ -111,16 +145,13 @@ impl Algorithm for Fork {
     }
 
     fn dump(&self, to: &mut CheckpointWriter<'_>) -> Result<(), CheckpointError> {
-        let mut child = self.child();
-        let child = child.as_mut().expect("a snapshot has been taken and not yet ended");
-        let (path, offset) = to.elsewhere();
-        let path = path.to_owned();
-        let failed = |source| CheckpointError::Io { action: "write", path: path.clone(), source };
-        child.open(&path, offset).map_err(failed)?;
-        while let Some((first, rows)) = to.next_piece() {
-            to.written_elsewhere(child.write(first, rows).map_err(failed)?);
-        }
-        Ok(())
+        self.dump_by(to, |child, first, rows| {
+            let sum = child.write(first, rows)?;
+            if RETURNS {
+                child.give_back(first, rows)?;
+            }
+            Ok(sum)
+        })
     }
 
     fn finish(&self) {
@@ -128,12 +159,70 @@ impl Algorithm for Fork {
     }
 }
 
+/// Mutants that the judges must reject.
+#[cfg(test)]
+pub(crate) mod mutants {
+    use super::*;
+    use crate::judge::Mutant;
+
+    /// Gives a piece back before it is written.
+    pub(crate) struct ReturnsBeforeItWrites;
+
+    impl Mutant for ReturnsBeforeItWrites {
+        type Of = ReturningFork;
+        const NAME: &'static str = "Fork that returns pages before it writes them";
+
+        fn dump(of: &ReturningFork, to: &mut CheckpointWriter<'_>) -> Result<(), CheckpointError> {
+            of.dump_by(to, |child, first, rows| {
+                child.give_back(first, rows)?;
+                child.write(first, rows)
+            })
+        }
+    }
+
+    /// Gives the page back, too, in which the piece that comes next begins.
+    pub(crate) struct ReturnsOfTheNextPiece;
+
+    impl Mutant for ReturnsOfTheNextPiece {
+        type Of = ReturningFork;
+        const NAME: &'static str = "Fork that returns a page of the next piece";
+
+        fn dump(of: &ReturningFork, to: &mut CheckpointWriter<'_>) -> Result<(), CheckpointError> {
+            of.dump_by(to, |child, first, rows| {
+                let sum = child.write(first, rows)?;
+                child.give_back(first, (rows + 1).min(of.shape.rows - first))?;
+                Ok(sum)
+            })
+        }
+    }
+
+    /// Gives back what a traversal has shown, which may be repeated.
+    pub(crate) struct ReturnsWhatItShows;
+
+    impl Mutant for ReturnsWhatItShows {
+        type Of = ReturningFork;
+        const NAME: &'static str = "Fork that returns pages that it shows";
+
+        fn traverse(of: &ReturningFork, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
+            let outcome = of.traverse(visit)?;
+            let mut child = of.child();
+            let child = child.as_mut().expect("a snapshot has been taken and not yet ended");
+            child.give_back(0, of.shape.rows).map_err(system("give pages back"))?;
+            Ok(outcome)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
     use rustix::process::{Pid, Signal, kill_process};
 
     use super::*;
+    use crate::checkpoint::CheckpointDir;
 
     #[test]
     fn a_child_that_dies_is_told_and_the_next_snapshot_works() {
@@ -159,5 +248,36 @@ mod tests {
         .unwrap();
         fork.finish();
         assert_eq!(last, [1, 2]);
+    }
+
+    /// The share of the pages that a child has when it has written a checkpoint, of pages that clients
+    /// have changed meanwhile.
+    fn kept<A: Algorithm>(of: impl Fn(&A) -> (libc::pid_t, usize)) -> f64 {
+        let shape = Shape::new(50_000, 64).unwrap();
+        let algorithm = A::new(shape).unwrap();
+        algorithm.take().unwrap();
+        (0..shape.rows).for_each(|row| algorithm.write(row, &[1; 8]));
+        let place = tempfile::tempdir().unwrap();
+        let mut dir = CheckpointDir::new(place.path(), shape);
+        let mut writer = dir.begin(shape, None).unwrap();
+        algorithm.dump(&mut writer).unwrap();
+        let (pid, address) = of(&algorithm);
+        // Eight bytes a page, whose highest bit says that the page is there.
+        let first = address.div_ceil(page_size());
+        let mut pages = vec![[0; 8]; shape.rows * shape.row_bytes() / page_size() - 1];
+        let map = File::open(format!("/proc/{pid}/pagemap")).unwrap();
+        map.read_exact_at(pages.as_flattened_mut(), first as u64 * 8).unwrap();
+        let there = pages.iter().filter(|page| u64::from_ne_bytes(**page) >> 63 == 1).count();
+        algorithm.finish();
+        there as f64 / pages.len() as f64
+    }
+
+    #[test]
+    fn a_child_keeps_the_pages_that_it_has_written_unless_it_returns_them() {
+        fn place<const RETURNS: bool>(fork: &Forking<RETURNS>) -> (libc::pid_t, usize) {
+            (fork.child().as_ref().unwrap().pid, fork.now.words().as_ptr().addr())
+        }
+        assert_eq!(kept::<Fork>(place), 1.0);
+        assert_eq!(kept::<ReturningFork>(place), 0.0);
     }
 }

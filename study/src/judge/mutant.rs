@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   Mutated<M>  ──►  M, what is done otherwise  ──►  M::Of, the algorithm
-//!        │  write_field, traverse, finish, abandon       ▲
+//!        │  write_field, traverse, dump, finish, abandon ▲
 //!        └──────────────── all the rest ─────────────────┘
 //! ```
 //!
@@ -14,6 +14,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::algorithm::{Algorithm, Visit};
+use crate::checkpoint::{CheckpointError, CheckpointWriter};
 use crate::error::SnapshotError;
 use crate::shape::Shape;
 
@@ -30,6 +31,10 @@ pub(crate) trait Mutant: Sized + Send + Sync + 'static {
 
     fn traverse(of: &Self::Of, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
         of.traverse(visit)
+    }
+
+    fn dump(of: &Self::Of, to: &mut CheckpointWriter<'_>) -> Result<(), CheckpointError> {
+        of.dump(to)
     }
 
     fn finish(of: &Self::Of) {
@@ -83,6 +88,10 @@ impl<M: Mutant> Algorithm for Mutated<M> {
 
     fn traverse(&self, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
         M::traverse(&self.0, visit)
+    }
+
+    fn dump(&self, to: &mut CheckpointWriter<'_>) -> Result<(), CheckpointError> {
+        M::dump(&self.0, to)
     }
 
     fn finish(&self) {

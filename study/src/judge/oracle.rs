@@ -10,9 +10,13 @@
 //! Clients write rising values and record them; they read too, and must see their last writes. A seed decides
 //! on the array and on all actions; only the interleaving of the threads is left to chance. All seeds
 //! together take 10,000 snapshots; `TARN_SEED=7` tries one alone.
+//!
+//! Where a checkpoint is more than a traversal that is written down, as that of a forked child is, snapshots
+//! of larger arrays become checkpoints too, whose rows are judged in the same way.
 
 use std::ops::Range;
 use std::panic::resume_unwind;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::yield_now;
@@ -22,18 +26,25 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::mutant::{Faithful, Mutated, rejects};
+use crate::checkpoint::{CheckpointDir, CheckpointReader};
 use crate::{
     Algorithm, Array, AsyncWriteProtection, Client, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback,
-    PingPong, PublishedHourglass, PublishedPiggyback, Shape, Snapshot, SnapshotError, Snapshotter,
-    WriteProtection, Zigzag, copy_on_update, hourglass, piggyback, protection, published, zigzag,
+    PingPong, PublishedHourglass, PublishedPiggyback, ReturningFork, Shape, Snapshot, SnapshotError,
+    Snapshotter, WriteProtection, Zigzag, copy_on_update, fork, hourglass, piggyback, protection, published,
+    zigzag,
 };
 
-/// Seeds and snapshots of each: with eleven algorithms 15,950 snapshots.
+/// Seeds and snapshots of each: with twelve algorithms 17,400 snapshots.
 const SEEDS: u64 = if cfg!(miri) { 1 } else { 29 };
 const SNAPSHOTS: usize = if cfg!(miri) { 3 } else { 50 };
 const CLIENTS_MAX: usize = if cfg!(miri) { 1 } else { 3 };
 /// Fields of an array, about, where it has no long rows.
 const FIELDS_OF_ALL: usize = if cfg!(miri) { 200 } else { 20_000 };
+/// The same of an array whose checkpoints are judged, which has several pieces.
+const FIELDS_OF_PIECES: usize = 400_000;
+/// Seeds of such arrays, and snapshots of each.
+const SEEDS_OF_PIECES: u64 = 8;
+const SNAPSHOTS_OF_PIECES: usize = 12;
 /// A row has less than two to the power of this many fields, or as many.
 const FIELDS_LOG2_MAX: u32 = if cfg!(miri) { 2 } else { 9 };
 /// Writes since the last cut after which a client gives way to the others between its turns.
@@ -148,6 +159,8 @@ struct Judge<'n, A: Algorithm> {
     seed: u64,
     rng: StdRng,
     notes: &'n [Notes],
+    /// Half of the snapshots become checkpoints here.
+    dir: Option<CheckpointDir>,
     /// The rows at the last cut, by the notes.
     model: Vec<Vec<u64>>,
     /// The rows by the snapshots, each laid over those before.
@@ -180,7 +193,7 @@ impl<A: Algorithm> Judge<'_, A> {
             return;
         }
         let mut shown = vec![false; self.shape.rows];
-        let visit = |row: usize, fields: &[u64]| {
+        let mut visit = |row: usize, fields: &[u64]| {
             assert!(!std::mem::replace(&mut shown[row], true), "{}: row {row} is shown twice", A::NAME);
             self.merged[row].copy_from_slice(fields);
             if row.is_multiple_of(97) {
@@ -188,7 +201,15 @@ impl<A: Algorithm> Judge<'_, A> {
             }
             Ok::<_, SnapshotError>(())
         };
-        snapshot.traverse(visit).expect("a snapshot is shown");
+        match self.dir.as_mut().filter(|_| self.rng.random()) {
+            None => snapshot.traverse(visit).expect("a snapshot is shown"),
+            Some(dir) => {
+                snapshot.checkpoint(dir).expect("a snapshot is written");
+                let rows = CheckpointReader::open(dir.file())
+                    .and_then(|own| own.rows(|row, fields| visit(row, fields).expect("it goes on")));
+                rows.expect("a checkpoint is read");
+            }
+        }
         let (name, seed, rows) = (A::NAME, self.seed, self.shape.rows);
         if A::FULL || self.whole == 0 {
             assert!(shown.iter().all(|shown| *shown), "{name}: seed {seed}: snapshot {number} is full");
@@ -222,13 +243,24 @@ impl Drop for Stop<'_> {
 /// Has up to three clients write to an array of up to some hundred rows of 8 to 4096 bytes, and judges
 /// snapshots of it.
 fn check<A: Algorithm>(seed: u64, snapshots: usize) {
+    check_of::<A>(seed, snapshots, FIELDS_OF_ALL, None);
+}
+
+/// The same of a larger array, half of whose snapshots become checkpoints. REQUIRES: they have all rows.
+fn check_checkpoints<A: Algorithm>(seed: u64) {
+    let place = tempfile::tempdir().expect("a directory");
+    check_of::<A>(seed, SNAPSHOTS_OF_PIECES, FIELDS_OF_PIECES, Some(place.path()));
+}
+
+fn check_of<A: Algorithm>(seed: u64, snapshots: usize, fields_of_all: usize, place: Option<&Path>) {
     let mut rng = StdRng::seed_from_u64(seed);
     let clients = rng.random_range(1..=CLIENTS_MAX);
     let fields_max = 1 << rng.random_range(0..=FIELDS_LOG2_MAX);
     let fields = rng.random_range(fields_max / 2 + 1..=fields_max);
     let rows_min = clients * 64;
-    let rows = rng.random_range(rows_min..=rows_min + FIELDS_OF_ALL / fields.max(32));
+    let rows = rng.random_range(rows_min..=rows_min + fields_of_all / fields.max(32));
     let shape = Shape::new(rows, 8 * fields).expect("a shape");
+    let dir = place.map(|place| CheckpointDir::new(place, shape));
     let (handles, snapshotter) = Array::<A>::new(shape, clients).expect("an array");
     let notes: Vec<Notes> = (0..clients).map(|_| Notes::default()).collect();
     let stop = AtomicBool::new(false);
@@ -241,7 +273,7 @@ fn check<A: Algorithm>(seed: u64, snapshots: usize) {
         let stopping = Stop(&stop);
         let zeros = || vec![vec![0; fields]; rows];
         let (model, merged) = (zeros(), zeros());
-        let mut judge = Judge { snapshotter, shape, seed, rng, notes: &notes, model, merged, whole: 0 };
+        let mut judge = Judge { snapshotter, shape, seed, rng, notes: &notes, dir, model, merged, whole: 0 };
         (0..snapshots).for_each(|number| judge.judge(number));
         drop(stopping);
         for thread in threads {
@@ -283,6 +315,8 @@ shown_as_at_the_cut! {
     copy_on_update_shows_the_array_at_the_cut: CopyOnUpdate,
     #[cfg_attr(miri, ignore = "miri has one process")]
     fork_shows_the_array_at_the_cut: Fork,
+    #[cfg_attr(miri, ignore = "miri has one process")]
+    returning_fork_shows_the_array_at_the_cut: ReturningFork,
     zigzag_shows_the_array_at_the_cut: Zigzag,
     ping_pong_shows_the_array_at_the_cut: PingPong,
     hourglass_shows_the_array_at_the_cut: Hourglass,
@@ -304,6 +338,15 @@ fn mutants_that_do_nothing_otherwise_pass() {
     });
 }
 
+#[test]
+#[cfg_attr(miri, ignore = "miri has one process")]
+fn checkpoints_of_forked_children_have_the_array_at_the_cut() {
+    (0..SEEDS_OF_PIECES).for_each(|seed| {
+        check_checkpoints::<Fork>(seed);
+        check_checkpoints::<Mutated<Faithful<ReturningFork>>>(seed);
+    });
+}
+
 macro_rules! rejected {
     ($($name:ident: $mutant:ty,)*) => {$(
         #[test]
@@ -318,7 +361,24 @@ macro_rules! rejected {
     )*};
 }
 
+macro_rules! rejected_by_checkpoints {
+    ($($name:ident: $mutant:ty,)*) => {$(
+        #[test]
+        #[cfg_attr(miri, ignore = "miri has one process")]
+        fn $name() {
+            type Mutant = Mutated<$mutant>;
+            rejects(Mutant::NAME, || (0..SEEDS_OF_PIECES).for_each(check_checkpoints::<Mutant>));
+        }
+    )*};
+}
+
+rejected_by_checkpoints! {
+    fork_that_returns_pages_before_it_writes_them_is_rejected: fork::mutants::ReturnsBeforeItWrites,
+    fork_that_returns_a_page_of_the_next_piece_is_rejected: fork::mutants::ReturnsOfTheNextPiece,
+}
+
 rejected! {
+    fork_that_returns_pages_that_it_shows_is_rejected: fork::mutants::ReturnsWhatItShows,
     copy_on_update_that_looks_without_the_lock_is_rejected: copy_on_update::mutants::LooksWithoutTheLock,
     zigzag_that_writes_a_field_alone_is_rejected: zigzag::mutants::WritesAFieldAlone,
     hourglass_that_writes_a_field_alone_is_rejected: hourglass::mutants::WritesAFieldAlone,

@@ -37,7 +37,8 @@ pub(crate) fn lines(algorithm: Algorithm, row_bytes: usize) -> Option<Lines> {
             let what = "the row, its bit; first: read before it is written, a lock bit, a copy aside";
             lines(2 * row + 2, row + 1, row + 2, what)
         }
-        Algorithm::Fork => {
+        // A page that the child has returned is not copied, which an update can meet at any row.
+        Algorithm::Fork | Algorithm::ReturningFork => {
             let page = 2 * PAGE_BYTES / LINE_BYTES;
             lines(page, row, page / 2, "the row; first of a page: the kernel reads and writes 4 KiB")
         }
