@@ -14,8 +14,13 @@ named! {
         Garnet = "garnet",
         /// Kvrocks, which keeps its data on disk, in RocksDB, always with a log.
         Kvrocks = "kvrocks",
+        /// Tarantool with an application of the laboratory, which has the commands that are sent here.
+        Tarantool = "tarantool",
     }
 }
+
+/// The application that Tarantool runs.
+const TARANTOOL: &str = include_str!("../tarantool/resp.lua");
 
 impl Dialect {
     /// True if the log has this treatment of a write, `None` for no log at all.
@@ -24,6 +29,7 @@ impl Dialect {
             Dialect::Redis => true,
             Dialect::Garnet => fsync != Some("no"),
             Dialect::Dragonfly | Dialect::Kvrocks => fsync.is_none(),
+            Dialect::Tarantool => fsync != Some("everysec"),
         }
     }
 
@@ -66,30 +72,43 @@ impl Dialect {
                 words.into_iter().map(str::to_owned).collect()
             }
             Dialect::Kvrocks => vec!["-c".to_owned(), format!("{dir}/kvrocks.conf")],
+            Dialect::Tarantool => {
+                let wal_mode = match fsync {
+                    None => "none",
+                    Some("always") => "fsync",
+                    Some(_) => "write",
+                };
+                vec![format!("{dir}/resp.lua"), port.to_string(), dir.to_string(), wal_mode.to_owned()]
+            }
         }
     }
 
-    /// The file of directives that it reads, with its name in the directory.
+    /// The file that it reads, of directives or with its application, and the name of that in the directory.
     pub fn file(self, port: u16, dir: &Path, threads: usize) -> Option<(&'static str, String)> {
         let dir = dir.to_string_lossy();
-        (self == Dialect::Kvrocks).then(|| {
-            let text = format!(
-                "port {port}\nbind 127.0.0.1\ndir {dir}\nlog-dir stdout\nworkers {threads}\ndaemonize no\n\
-                 pidfile {dir}/kvrocks.pid\n"
-            );
-            ("kvrocks.conf", text)
-        })
+        match self {
+            Dialect::Kvrocks => {
+                let text = format!(
+                    "port {port}\nbind 127.0.0.1\ndir {dir}\nlog-dir stdout\nworkers {threads}\n\
+                     daemonize no\npidfile {dir}/kvrocks.pid\n"
+                );
+                Some(("kvrocks.conf", text))
+            }
+            Dialect::Tarantool => Some(("resp.lua", TARANTOOL.to_owned())),
+            _ => None,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
     fn each_server_is_told_its_port_and_its_directory() {
         let dir = Path::new("/data/one");
-        for dialect in [Dialect::Dragonfly, Dialect::Garnet, Dialect::Kvrocks] {
+        for dialect in [Dialect::Dragonfly, Dialect::Garnet, Dialect::Kvrocks, Dialect::Tarantool] {
             let mut told = dialect.arguments(6400, dir, 3, None).join(" ");
             told += &dialect.file(6400, dir, 3).map(|(_, text)| text).unwrap_or_default();
             for word in ["6400", "/data/one", "127.0.0.1"] {
@@ -104,10 +123,15 @@ mod tests {
         let garnet = |fsync| Dialect::Garnet.arguments(1, Path::new("/d"), 1, fsync).join(" ");
         assert!(!garnet(None).contains("--aof") && garnet(Some("always")).ends_with(" --aof-commit-wait"));
         assert!(garnet(Some("everysec")).ends_with("--aof --aof-commit-freq 1000"));
+        let tarantool = |fsync| Dialect::Tarantool.arguments(1, Path::new("/d"), 1, fsync).pop().unwrap();
+        let modes = [None, Some("no"), Some("always")].map(tarantool);
+        assert_eq!(modes, ["none", "write", "fsync"]);
         let logs = |dialect: Dialect| [None, Some("no"), Some("always")].map(|fsync| dialect.has_log(fsync));
         assert_eq!(logs(Dialect::Redis), [true, true, true]);
         assert_eq!(logs(Dialect::Garnet), [true, false, true]);
         assert_eq!(logs(Dialect::Dragonfly), [true, false, false]);
         assert_eq!(logs(Dialect::Kvrocks), [true, false, false]);
+        assert_eq!(logs(Dialect::Tarantool), [true, true, true]);
+        assert!(!Dialect::Tarantool.has_log(Some("everysec")));
     }
 }

@@ -34,7 +34,7 @@ const VALKEY: Preset = Preset { name: "valkey-9", program: "valkey-server", vers
 /// A server with its own command line, whose checkpoints are taken by its threads.
 const OTHER: Preset = Preset { version: None, forks: false, ..REDIS };
 
-const PRESETS: [Preset; 9] = [
+const PRESETS: [Preset; 10] = [
     REDIS,
     Preset { name: "redis-8", version: Some("8."), ..REDIS },
     Preset { name: "valkey-8", version: Some("8."), ..VALKEY },
@@ -51,6 +51,7 @@ const PRESETS: [Preset; 9] = [
     Preset { name: "dragonfly", program: "dragonfly", dialect: Dialect::Dragonfly, ..OTHER },
     Preset { name: "garnet", program: "garnet-server", dialect: Dialect::Garnet, ..OTHER },
     Preset { name: "kvrocks", program: "kvrocks", dialect: Dialect::Kvrocks, ..OTHER },
+    Preset { name: "tarantool", program: "tarantool", dialect: Dialect::Tarantool, ..OTHER },
 ];
 
 /// The peer that `NAME`, of those that are known, or `NAME=COMMAND` describes. Spaces part the words of a
@@ -145,6 +146,8 @@ mod tests {
         assert!(!forkless.forks && forkless.arguments[..2] == ["--forkless-options-supported", "yes"]);
         assert_eq!(forkless.arguments[4..], ["--more", "1"]);
         assert_eq!(known("kvrocks").unwrap().dialect, Dialect::Kvrocks);
+        let tarantool = known("tarantool").unwrap();
+        assert!(!tarantool.forks && tarantool.dialect == Dialect::Tarantool);
         let error = known("valkey-8").unwrap_err().to_string();
         assert!(
             error.ends_with("stub is not of version 8.x but says \"Valkey server v=9.1.2 sha=0\""),

@@ -343,7 +343,8 @@ impl Server {
     /// The version that `INFO` reports, or `unknown`.
     pub fn version(&self) -> Result<String> {
         let info = Info::read(&mut self.client()?, "server")?;
-        let own = ["tarn_version", "valkey_version", "redis_version"].iter().find_map(|name| info.text(name));
+        let names = ["tarn_version", "valkey_version", "tarantool_version", "redis_version"];
+        let own = names.iter().find_map(|name| info.text(name));
         Ok(own.unwrap_or("unknown").to_owned())
     }
 

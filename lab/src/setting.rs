@@ -45,9 +45,9 @@ pub struct Options {
     #[arg(long, value_name = "FILE", help_heading = SERVERS)]
     pub redis_server: Option<PathBuf>,
     /// Compare with this server too: one that is known (redis-7, redis-8, valkey-8, valkey-9,
-    /// valkey-forkless, keydb, dragonfly, garnet, kvrocks), whose program is on the PATH or is named after
-    /// `=`; or any program that takes the directives of redis-server, and arguments that come before ours.
-    /// NAME stands in tables, lines and pictures. May be given several times.
+    /// valkey-forkless, keydb, dragonfly, garnet, kvrocks, tarantool), whose program is on the PATH or is
+    /// named after `=`; or any program that takes the directives of redis-server, and arguments that come
+    /// before ours. NAME stands in tables, lines and pictures. May be given several times.
     #[arg(long = "peer", value_name = "NAME[=COMMAND]", help_heading = SERVERS)]
     pub peers: Vec<String>,
     /// Shrink the number of keys and records by this factor, between 0 and 1.
