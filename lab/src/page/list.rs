@@ -118,6 +118,8 @@ pub enum Paper {
     Vls,
     Vtc,
     Persistence,
+    OnDemandFork,
+    AsyncFork,
 }
 
 impl Paper {
@@ -129,6 +131,8 @@ impl Paper {
             Paper::Vls => "Chirigati et al.",
             Paper::Vtc => "Lee",
             Paper::Persistence => "Bao et al.",
+            Paper::OnDemandFork => "Zhao et al.",
+            Paper::AsyncFork => "Pang et al.",
         }
     }
 
@@ -146,6 +150,14 @@ impl Paper {
             }
             Paper::Persistence => {
                 "Persistence and Recovery for In-Memory NoSQL Services: A Measurement Study"
+            }
+            Paper::OnDemandFork => {
+                "On-demand-fork: A Microsecond Fork for Memory-Intensive and Latency-Sensitive Applications, \
+                 EuroSys 2021"
+            }
+            Paper::AsyncFork => {
+                "Async-fork: Mitigating Query Latency Spikes Incurred by the Fork-based Snapshot Mechanism \
+                 from the OS Level, VLDB 2023"
             }
         }
     }
