@@ -26,7 +26,7 @@ pub(crate) fn seconds(text: &str) -> std::result::Result<f64, String> {
 
 /// The limit of a ratio.
 pub(crate) fn limit(text: &str) -> std::result::Result<f64, String> {
-    within(text, 0.001..=1_000_000.0)
+    within(text, 0.000_001..=1_000_000.0)
 }
 
 /// Requests a second.

@@ -220,8 +220,9 @@ fn a_comparison_of_nothing_is_refused() {
     assert!(missing.starts_with("no-such-revision is neither a file nor a revision: "), "{missing}");
     let own = error_of(&["compare", "/bin/sh", "/bin/sh", "--servers", "tarn"]);
     assert!(own.ends_with("its servers are A and B"), "{own}");
-    let limit = error_of(&["compare", "/bin/sh", "/bin/sh", "--limit", "0"]);
-    assert_eq!(limit, "--limit is a ratio above 0");
+    let limit = LabCli::try_parse_from(["tarn-lab", "compare", "/bin/sh", "/bin/sh", "--limit", "0"]);
+    let limit = limit.unwrap_err().to_string();
+    assert!(limit.contains("a number from 0.000001 to 1000000"), "{limit}");
 }
 
 #[test]

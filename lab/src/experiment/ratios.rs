@@ -129,9 +129,6 @@ pub(crate) fn run(mut options: setting::Options, own: &Options, results: &Path) 
         let why = "ratios has no --servers, --peer, --scale and --quick: what is stored must be comparable";
         return Err(LabError::Arguments(why.to_owned()));
     }
-    if !(own.limit > 0.0 && own.limit.is_finite()) {
-        return Err(LabError::Arguments("--limit is a ratio above 0".to_owned()));
-    }
     let mut stored = Stored::read(&own.file)?;
     let (processor, build) = (Machine::look(Path::new("/")).processor, build());
     let known = stored.of(&processor, build).cloned();

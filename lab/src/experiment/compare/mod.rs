@@ -53,9 +53,6 @@ pub(crate) fn run(options: setting::Options, own: &Options, results: &Path) -> R
         let why = "compare has no --servers, --tarn, --redis-server and --peer: its servers are A and B";
         return Err(LabError::Arguments(why.to_owned()));
     }
-    if !(own.limit > 0.0 && own.limit.is_finite()) {
-        return Err(LabError::Arguments("--limit is a ratio above 0".to_owned()));
-    }
     let here = std::env::current_dir().doing(|| "find the current directory".to_owned())?;
     let cache = build::cache();
     // Both are found before one is built: that takes minutes.

@@ -173,7 +173,11 @@ impl<P: Positions + Sync> Course<'_, P> {
         let (stalled, cpu, began) = (self.store.stalled(), process::thread_cpu_time(), Instant::now());
         let gap = Duration::from_secs(1) / RATE;
         let mut due = began;
-        while !(requests.is_multiple_of(TURN) || pace == Pace::Fixed) || !is_over.load(Ordering::Relaxed) {
+        // Once at least, however soon the work is over.
+        while requests == 0
+            || !(requests.is_multiple_of(TURN) || pace == Pace::Fixed)
+            || !is_over.load(Ordering::Relaxed)
+        {
             let from = match pace {
                 Pace::Closed => Instant::now(),
                 Pace::Fixed => {
