@@ -28,7 +28,7 @@ named! {
         Fields = "fields",
         /// Algorithms that the study has not measured, beside its own, by size of the data; not in the study.
         Others = "others",
-        /// 16 of the arXiv text: most updates a second.
+        /// Table 2: most updates a second, with the default parameters.
         Flood = "flood",
         /// The wait at the trigger, 1 GB and 8 GB.
         Trigger = "trigger",
@@ -46,6 +46,8 @@ named! {
         ArxivUpdates = "arxiv-updates",
         /// 11, 14, 17 and 19 of the arXiv text, in its setting: by size of the data.
         ArxivDataset = "arxiv-dataset",
+        /// 16 of the arXiv text, in its setting: most updates a second.
+        ArxivFlood = "arxiv-flood",
     }
 }
 
@@ -164,8 +166,16 @@ const UPDATES_PER_TICK: [f64; 5] = [16e3, 32e3, 64e3, 128e3, 256e3];
 const ARXIV_DATASETS_GB: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
 const SKEWS: [f64; 6] = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9];
 const THREADS: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
+/// The data of figure 16 of the arXiv text.
+const FLOOD_GB: f64 = 8.0;
 /// The data of figure 12.
 const TRANSACTIONS_BYTES: usize = 100_000_000;
+
+/// The cell with more data, and updates without a pause.
+fn flood(cell: Cell, scale: Scale) -> Cell {
+    let rows = rows(FLOOD_GB * scale.data(), cell.row_bytes);
+    Cell { task: Task::Flood, rows, ticks_between: cell.ticks_between * 2, ..cell }
+}
 
 /// The first value and the last, or all.
 fn ends_if(only_ends: bool, values: &[f64]) -> Vec<f64> {
@@ -204,12 +214,8 @@ pub(super) fn points(figure: Figure, scale: Scale, seed: u64) -> Vec<Point> {
             all(&UPDATES_PER_TICK, &|cell, updates| Cell { updates_per_tick: updates as usize, ..cell })
         }
         Figure::Skew => all(&SKEWS, &|cell, skew| Cell { skew, ..cell }),
-        Figure::Flood => all(&[0.0], &|cell, _| Cell {
-            task: Task::Flood,
-            rows: rows(8.0 * scale.data(), ROW_BYTES),
-            ticks_between: cell.ticks_between * 2,
-            ..cell
-        }),
+        Figure::Flood => all(&[0.0], &|cell, _| flood(cell, scale)),
+        Figure::ArxivFlood => all(&[0.0], &|cell, _| flood(scale.arxiv_cell(cell.algorithm, seed), scale)),
         Figure::Trigger => {
             let o1 = [Algorithm::PingPong, Algorithm::Hourglass, Algorithm::Piggyback];
             let share = if is_quick { scale.data() } else { 1.0 };
