@@ -5,14 +5,14 @@ use serde_json::json;
 use super::Store;
 use super::cell::{Cell, Data, Figures, Kind, Pace, Part, Variant, Who};
 use super::plan::PAPER_UPDATES;
-use crate::checkpoint::stretch_rows;
+use crate::checkpoint::{Course, stretch_rows};
 use crate::experiment::{LineOf, ResultsOf, row, scale_fact};
 use crate::page::{Facts, Row, with};
 use crate::report::median;
 use crate::server::PeerName;
 
-/// A row for each cell, its stretches where latency is measured, and a row for the cuts of each variant and
-/// size.
+/// A row for each cell, its stretches where latency is measured, a row for the cuts of each variant and size,
+/// and one for each line of figures 13 to 17.
 pub(super) fn of(results: &ResultsOf<Store>, quick: bool) -> Vec<Row> {
     let cells = results.of(|cell| cell.quick == quick);
     let mut rows: Vec<Row> =
@@ -36,13 +36,58 @@ pub(super) fn of(results: &ResultsOf<Store>, quick: bool) -> Vec<Row> {
             with(Row::new(), row)
         },
     ));
+    rows.extend(curves(&cells));
     rows
 }
 
-fn of_cell(results: &ResultsOf<Store>, cell: &Cell, figures: &Figures) -> Vec<Row> {
+/// A line: its part, the cell without what varies, and its points.
+type Curve<'c> = (&'static str, Cell, Vec<(&'c Cell, &'c Course)>);
+
+/// The lines of figures 13 to 17, by the size of the store and by the updates: lists of what the claims about
+/// them need. A line with one point shows nothing, and its lists are empty.
+fn curves(cells: &[(&Cell, &Figures)]) -> Vec<Row> {
+    let mut curves: Vec<Curve<'_>> = Vec::new();
+    for (cell, figures) in cells.iter().filter(|(cell, _)| cell.part == Part::Figures) {
+        let by_size = Cell { data: Data { count: 0, ..cell.data }, ..**cell };
+        let by_updates = Cell { update_percent: 0, ..**cell };
+        let is_in_both = cell.update_percent == PAPER_UPDATES;
+        let of = [("figures-by-size", by_size), ("figures-by-updates", by_updates)];
+        for (part, curve) in of.into_iter().skip(usize::from(!is_in_both)) {
+            match curves.iter_mut().find(|own| (own.0, own.1) == (part, curve)) {
+                Some((.., points)) => points.push((cell, &figures.course)),
+                None => curves.push((part, curve, vec![(cell, &figures.course)])),
+            }
+        }
+    }
+    curves.iter().map(row_of_curve).collect()
+}
+
+fn row_of_curve((part, curve, points): &Curve<'_>) -> Row {
+    let list = |of: fn(&Cell, &Course) -> f64| -> Vec<f64> {
+        let values = points.iter().filter(|_| points.len() > 1);
+        values.map(|(cell, course)| of(cell, course)).collect()
+    };
+    let row = json!({
+        "part": part,
+        "variant": curve.name(),
+        "label": label(curve),
+        "rates": list(|_, course| course.all.rate),
+        "longest": list(|_, course| course.all.max_us),
+        "seconds_a_record": list(|cell, course| {
+            median(course.taken.iter().map(|taken| taken.seconds)) / cell.data.count as f64
+        }),
+    });
+    with(Row::new(), row)
+}
+
+/// The name of a line, with the pace where there are two.
+fn label(cell: &Cell) -> String {
     let name = cell.name();
-    let label =
-        if cell.variant.has_paces() { format!("{name} {}", cell.pace.name()) } else { name.to_owned() };
+    if cell.variant.has_paces() { format!("{name} {}", cell.pace.name()) } else { name.to_owned() }
+}
+
+fn of_cell(results: &ResultsOf<Store>, cell: &Cell, figures: &Figures) -> Vec<Row> {
+    let (name, label) = (cell.name(), label(cell));
     // Figure 17 compares with fork, which is not there on every machine.
     let dump = |variant| {
         let other = results.find(&Cell { variant, peer: None, pace: Pace::Fast, ..*cell })?;

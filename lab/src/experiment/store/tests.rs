@@ -2,7 +2,7 @@
 
 use clap::{Args, FromArgMatches};
 
-use super::cell::{Part, Variant};
+use super::cell::{Cell, Part, Variant};
 use super::{Options, Store, measure, plan};
 use crate::experiment::contract::{check, html};
 use crate::experiment::{Experiment, ResultsOf, Wanted};
@@ -120,4 +120,29 @@ fn the_causes_of_slow_requests_are_drawn_as_piles_where_there_is_a_ledger() {
     assert!(series.iter().all(|(name, own)| own["name"] == **name && own["color"].is_string()), "{pile}");
     assert_eq!(pile["series"].as_array().map(Vec::len), Some(2), "{pile}");
     assert_eq!(series[0].1["data"], serde_json::json!([0.0, 1500.0]));
+}
+
+#[test]
+fn the_lines_of_figures_13_to_17_have_a_value_for_each_size_and_each_share_of_updates() {
+    let mut results: ResultsOf<Store> = check::read(RECORDED, Store::NAME);
+    let is_wanted = |cell: &Cell| cell.part == Part::Figures && cell.variant == Variant::RedisServer;
+    results.lines.retain(|line| is_wanted(&line.cell));
+    let lists = |results: &ResultsOf<Store>, part: &str, list: &str| -> Vec<Vec<f64>> {
+        let rows = Store::rows(results, QUICK);
+        let own = rows.iter().filter(|row| row["part"] == part);
+        own.map(|row| serde_json::from_value(row[list].clone()).expect("it is a list of numbers")).collect()
+    };
+    // Recorded are one size and five shares of updates.
+    assert_eq!(lists(&results, "figures-by-size", "rates"), [[0.0; 0]]);
+    assert_eq!(lists(&results, "figures-by-updates", "longest").concat().len(), 5);
+    let mut larger = results.lines[0].clone();
+    let course = &mut larger.figures.course;
+    (larger.cell.data.count, course.all.rate) = (larger.cell.data.count * 2, course.all.rate / 3.0);
+    course.taken.iter_mut().for_each(|taken| taken.seconds *= 4.0);
+    results.lines.push(larger);
+    let ratio = |list: &str| match lists(&results, "figures-by-size", list)[..] {
+        [ref own] if own.len() == 2 => own[1] / own[0],
+        ref other => panic!("{other:?}"),
+    };
+    assert!((ratio("rates") - 1.0 / 3.0).abs() < 1e-9 && (ratio("seconds_a_record") - 2.0).abs() < 1e-9);
 }
