@@ -44,7 +44,9 @@ pub mod resources;
 mod results;
 pub mod server;
 pub mod setting;
+pub mod shortage;
 pub mod snapshots;
+pub mod swap;
 pub mod ycsb;
 
 pub use cli::{Conclusion, LabCli, execute, run};

@@ -215,7 +215,12 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
 
     /// The newest figures of a cell.
     pub fn find(&self, cell: &C) -> Option<&F> {
-        self.lines.iter().rev().find(|line| line.cell == *cell).map(|line| &line.figures)
+        self.line(cell).map(|line| &line.figures)
+    }
+
+    /// The newest measurement of a cell.
+    pub fn line(&self, cell: &C) -> Option<&Line<C, F>> {
+        self.lines.iter().rev().find(|line| line.cell == *cell)
     }
 }
 

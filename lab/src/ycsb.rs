@@ -21,6 +21,18 @@ named! {
     }
 }
 
+named! {
+    /// The content of values.
+    #[derive(Default)]
+    pub enum Values {
+        /// Random letters.
+        #[default]
+        Random = "random",
+        /// One letter over and over, which any algorithm compresses.
+        Repeated = "repeated",
+    }
+}
+
 /// Fields of a record.
 pub const FIELDS: u64 = 10;
 /// Bytes of each.
@@ -46,6 +58,13 @@ pub const fn need_bytes(records: u64) -> u64 {
 pub const KEY: Arg = Arg::Key { prefix: "user", digits: 19, scattered: true };
 /// A field, drawn.
 pub const FIELD: Arg = Arg::Number { prefix: "field", digits: 1, below: FIELDS };
+const REPEATED: &str = {
+    const LETTERS: [u8; FIELD_BYTES] = [b'x'; FIELD_BYTES];
+    match str::from_utf8(&LETTERS) {
+        Ok(text) => text,
+        Err(_) => panic!("letters are text"),
+    }
+};
 const FIELD_NAMES: [&str; FIELDS as usize] =
     ["field0", "field1", "field2", "field3", "field4", "field5", "field6", "field7", "field8", "field9"];
 
@@ -61,17 +80,30 @@ pub fn score(number: u64) -> i32 {
 
 /// Writes a whole record, as an insert does, without the sorted set.
 pub fn write() -> Request {
+    write_of(Values::Random)
+}
+
+fn write_of(values: Values) -> Request {
+    let value = match values {
+        Values::Random => Arg::Value(FIELD_BYTES),
+        Values::Repeated => Arg::Text(REPEATED),
+    };
     let mut arguments = vec![Arg::Text("HMSET"), KEY];
     for name in FIELD_NAMES {
-        arguments.extend([Arg::Text(name), Arg::Value(FIELD_BYTES)]);
+        arguments.extend([Arg::Text(name), value]);
     }
     Request::new(&arguments)
 }
 
 /// Inserts a record.
 pub fn insert() -> Request {
+    insert_of(Values::Random)
+}
+
+/// Inserts a record with values of some content.
+pub fn insert_of(values: Values) -> Request {
     let indexed = Request::new(&[Arg::Text("ZADD"), Arg::Text(INDEX), Arg::Signed(score), KEY]);
-    Request::joined(&[write(), indexed])
+    Request::joined(&[write_of(values), indexed])
 }
 
 /// Writes one field, drawn.

@@ -250,6 +250,67 @@ fn recovery_runs_small() {
 }
 
 #[test]
+fn a_server_takes_checkpoints_where_memory_is_short_unless_the_machine_refuses() {
+    let own = ["--seconds", "0.05", "--only", "short", "--memory-ratios", "1.5,2"];
+    let runs = runs("vtc", &[&own[..], &["--variants", "vtc,redis-rdb"]].concat());
+    let (notes, cells): (Vec<_>, Vec<_>) = runs.iter().partition(|run| run["case"] == "left-out");
+    // Without root, or without control groups, it says why.
+    assert!(notes.is_empty() || cells.is_empty());
+    for run in cells {
+        let (figures, shortage) = (&run["figures"], &run["parameters"]["shortage"]);
+        let raw_bytes = run["parameters"]["records"].as_u64().unwrap() * 1000;
+        let percent = shortage["percent"].as_u64().unwrap();
+        assert!([150, 200].contains(&percent), "{run}");
+        assert_eq!(figures["limit_bytes"], raw_bytes * percent / 100 + (16 << 20), "{run}");
+        let taken = figures["course"]["taken"].as_array().unwrap();
+        assert!(!taken.is_empty() || figures["ended"].as_str().is_some_and(|why| !why.is_empty()), "{run}");
+    }
+}
+
+#[test]
+fn snapshots_are_measured_with_compression_and_without() {
+    let runs = runs("persistence", &["--seconds", "0.05", "--only", "compression"]);
+    for server in ["redis-server", "tarn"] {
+        let bytes = |values: &str, compresses: bool| {
+            let is_own = |run: &&Value| {
+                let own = &run["parameters"];
+                run["server"] == server && own["values"] == values && own["compresses"] == compresses
+            };
+            runs.iter().find(is_own).map(|run| run["figures"]["last_file_bytes"].as_u64().unwrap())
+        };
+        let (Some(random), Some(repeated)) = (bytes("random", false), bytes("repeated", false)) else {
+            continue;
+        };
+        // The values of 2,000 records.
+        assert!(random > 2_000_000 && repeated > 2_000_000, "{server}: {random} and {repeated}");
+        let (random, repeated) = (bytes("random", true).unwrap(), bytes("repeated", true).unwrap());
+        let is_smaller = repeated < 1_000_000;
+        assert!(random > 1_500_000 && is_smaller == (server == "redis-server"), "{server}: {repeated}");
+    }
+    for run in &runs {
+        let figures = &run["figures"];
+        assert!(figures["saved_s"].as_f64().unwrap() > 0.0 && figures["started_s"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn maxmemory_bounds_the_loads_of_who_has_it_only() {
+    let Some(redis) = on_path("redis-server") else {
+        println!("there is no redis-server on the PATH");
+        return;
+    };
+    let redis = text(&redis);
+    // Any file will do for ours: it is not started.
+    let own = ["--tarn", "/bin/sh", "--redis-server", &redis, "--seconds", "0.05"];
+    let more = ["--memory", "short", "--short-by", "maxmemory", "--models", "no-save,snapshot"];
+    let runs = runs_of("persistence", &[&own[..], &more].concat());
+    let cells: Vec<_> = runs.iter().map(|run| (&run["server"], &run["parameters"]["part"])).collect();
+    assert!(cells.len() == 2 && cells.iter().all(|own| *own.0 == "redis-server" && *own.1 == "load"));
+    let refused = error_of(&["run", "vtc", "--quick", "--tarn", "/bin/sh", "--short-by", "maxmemory"]);
+    assert_eq!(refused, "vtc has no --short-by maxmemory: it bounds no child process");
+}
+
+#[test]
 fn workers_run_small() {
     for run in runs_of("workers", &["--seconds", "0.02", "--workers", "2"]) {
         let counts = run["figures"]["counts"].as_array().unwrap();

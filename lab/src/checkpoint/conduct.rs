@@ -79,7 +79,7 @@ pub(super) fn conduct(trial: &Trial, cue: &Cue, script: &Script) -> Result<Vec<A
     conductor.rest(script.first, operations)?;
     let mut taken = 0;
     while taken < script.checkpoints {
-        let took = conductor.checkpoint()?;
+        let Some(took) = conductor.checkpoint()? else { return Ok(conductor.acts) };
         taken += 1;
         let passed = conductor.began.elapsed();
         let rest = took.clamp(script.rest_least, script.rest_most);
@@ -110,8 +110,8 @@ impl<'t> Conductor<'t> {
         self.cue.pause_until(time, operations)
     }
 
-    /// Takes a checkpoint in a stretch of its own. Returns how long it took.
-    fn checkpoint(&mut self) -> Result<Duration> {
+    /// Takes a checkpoint in a stretch of its own. Returns how long it took; `None` if it was cut off.
+    fn checkpoint(&mut self) -> Result<Option<Duration>> {
         let ask = self.trial.ask.expect("only who has checkpoints is asked for them");
         let before = match ask {
             Ask::Save => wait_for_a_new_second(&mut self.client)?,
@@ -124,7 +124,8 @@ impl<'t> Conductor<'t> {
             Ask::Rewrite => self.rewrite(from)?,
         };
         let told = self.trial.tell(&mut self.client)?;
-        let taken = Taken { seconds: took.as_secs_f64(), from_ms, ..told };
+        let (seconds, is_cut_off) = (took.unwrap_or_else(|| from.elapsed()).as_secs_f64(), took.is_none());
+        let taken = Taken { seconds, from_ms, is_cut_off, ..told };
         self.acts.push(Act { phase, taken: Some(taken), is_sql: false });
         Ok(took)
     }
@@ -149,21 +150,29 @@ impl<'t> Conductor<'t> {
         Ok(())
     }
 
-    fn save(&mut self, from: Instant, before: i64) -> Result<Duration> {
+    /// True once the patience with a checkpoint that was begun then is over.
+    fn is_cut_off(&self, from: Instant) -> bool {
+        self.trial.patience.is_some_and(|patience| from.elapsed() > patience)
+    }
+
+    fn save(&mut self, from: Instant, before: i64) -> Result<Option<Duration>> {
         self.client.call(&["BGSAVE"])?;
         let mut asked = from;
         while last_save(&mut self.client)? == before {
             self.cue.check()?;
+            if self.is_cut_off(from) {
+                return Ok(None);
+            }
             if asked.elapsed() > ASK_EVERY {
                 asked = Instant::now();
                 look_for_failure(&mut self.client, from)?;
             }
             sleep(LOOK_EVERY);
         }
-        Ok(from.elapsed())
+        Ok(Some(from.elapsed()))
     }
 
-    fn rewrite(&mut self, from: Instant) -> Result<Duration> {
+    fn rewrite(&mut self, from: Instant) -> Result<Option<Duration>> {
         self.client.call(&["BGREWRITEAOF"])?;
         let took = wait_for(LOOK_INTO_INFO_EVERY, PATIENCE, || {
             self.cue.check()?;
@@ -174,7 +183,8 @@ impl<'t> Conductor<'t> {
                 let why = info.text("log_compaction_last_error").unwrap_or("see its log");
                 return Err(LabError::Reply(format!("the log was not made shorter: {why}")));
             }
-            Ok(is_over.then(|| from.elapsed()))
+            let is_cut_off = !is_over && self.is_cut_off(from);
+            Ok((is_over || is_cut_off).then(|| is_over.then(|| from.elapsed())))
         })?;
         took.ok_or_else(|| LabError::Reply("making the log shorter does not end".to_owned()))
     }
@@ -207,6 +217,8 @@ fn look_for_failure(client: &mut Client, from: Instant) -> Result<()> {
 pub fn checkpoint_alone(trial: &Trial) -> Result<Taken> {
     let cue = Cue::default();
     let mut conductor = Conductor::new(trial, &cue)?;
-    conductor.checkpoint()?;
+    if conductor.checkpoint()?.is_none() {
+        return Err(LabError::Reply("the checkpoint does not end".to_owned()));
+    }
     Ok(conductor.acts.pop().and_then(|act| act.taken).expect("a checkpoint was taken"))
 }

@@ -31,6 +31,8 @@ pub struct Peak {
     pub used_before: u64,
     /// The most of it, sampled.
     pub used_most: u64,
+    /// The most that was swapped out under a limit of memory, sampled.
+    pub swapped_most: u64,
     /// Samples.
     pub samples: u64,
     /// By time: milliseconds since the start, and bytes resident; those of a server that forks as in `most`.
@@ -57,6 +59,8 @@ pub(super) fn watch(trial: &Trial, ended: &AtomicBool) -> Result<Peak> {
         peak.virtual_most = peak.virtual_most.max(process::family_virtual_bytes(pid));
         peak.timeline.push((start.elapsed().as_millis() as u32, bytes));
         peak.used_most = peak.used_most.max(used()?);
+        let swapped = trial.limit.as_ref().map_or(0, |limit| limit.group.swapped_bytes());
+        peak.swapped_most = peak.swapped_most.max(swapped);
         peak.samples += 1;
         sleep((began.elapsed() * REST).max(EVERY));
     }

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use crate::device;
 use crate::error::{LabError, Result};
 use crate::interrupt::{self, wait_for};
-use crate::limit::MemoryLimit;
 use crate::server::{Info, Plan, Server};
+use crate::shortage::ShortMemory;
 use tarn_resp::client::Client;
 
 /// The longest that a start may take.
@@ -51,6 +51,9 @@ pub struct Taken {
     pub file_bytes: u64,
     /// Its start, in milliseconds since the start of the load.
     pub from_ms: f64,
+    /// True if it had not ended when the patience with it was over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut_off: bool,
 }
 
 /// A server whose checkpoints are watched.
@@ -66,8 +69,11 @@ pub struct Trial {
     pub forks: bool,
     /// The section of `INFO` and the name there that have the time of the last cut, in microseconds.
     pub cut: Option<(&'static str, &'static str)>,
-    /// The limit of its memory.
-    pub limit: Option<MemoryLimit>,
+    /// The limit of its memory: from [`restrict`](Trial::restrict) on, or from the next start.
+    pub limit: Option<ShortMemory>,
+    /// A checkpoint under a load that takes longer is cut off, and a start that does fails. `None`: both fail
+    /// after half an hour.
+    pub patience: Option<Duration>,
     dirs: Vec<TempDir>,
 }
 
@@ -76,7 +82,19 @@ impl Trial {
     pub fn start(plan: &Plan, dirs: Vec<TempDir>, ask: Option<Ask>, forks: bool) -> Result<Trial> {
         let server = plan.start()?;
         let version = server.version()?;
-        Ok(Trial { version, server, ask, forks, cut: None, limit: None, dirs })
+        Ok(Trial { version, server, ask, forks, cut: None, limit: None, patience: None, dirs })
+    }
+
+    /// Puts the server under a limit of memory. What it has already does not count.
+    pub fn restrict(&mut self, limit: ShortMemory) -> Result<()> {
+        limit.group.admit(self.server.pid())?;
+        self.limit = Some(limit);
+        Ok(())
+    }
+
+    /// The processes that the kernel has ended at the limit of memory.
+    pub fn kills(&self) -> u64 {
+        self.limit.as_ref().map_or(0, |limit| limit.group.kills())
     }
 
     /// Bytes of all its files, once all of its log is in them. Nothing may write to it meanwhile.
@@ -111,23 +129,28 @@ impl Trial {
     }
 
     /// Kills the server and launches it again as it was started, under its limit of memory. Its files are
-    /// read before, so that they are in the page cache. Returns the number of keys that must come back.
+    /// read before, so that they are in the page cache; under a limit they are taken out of it, because its
+    /// pages would not count. Returns the number of keys that must come back.
     pub fn relaunch(&mut self) -> Result<u64> {
         let keys = self.server.key_count()?;
         self.wait_until_written()?;
         self.server.kill()?;
-        device::read_through(&device::data_files(&self.dirs).0)?;
+        let files = device::data_files(&self.dirs).0;
+        match &self.limit {
+            Some(_) => _ = device::forget(&files)?,
+            None => _ = device::read_through(&files)?,
+        }
         interrupt::check()?;
         self.server = self.server.plan.launch()?;
         if let Some(limit) = &self.limit {
-            limit.admit(self.server.pid())?;
+            limit.group.admit(self.server.pid())?;
         }
         Ok(keys)
     }
 
     /// Waits until a server that was launched answers with so many keys. Returns the seconds since then.
     pub fn wait_until_back(&mut self, keys: u64) -> Result<f64> {
-        let took = self.server.wait_until_ready(PATIENCE)?;
+        let took = self.server.wait_until_ready(self.patience.unwrap_or(PATIENCE))?;
         let back = self.server.key_count()?;
         if back != keys {
             return Err(self.server.complaint(format!("came back with {back} of {keys} keys")));

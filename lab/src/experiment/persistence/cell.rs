@@ -8,6 +8,7 @@ use crate::checkpoint::Stretch;
 use crate::report::thousands;
 use crate::resources::Usage;
 use crate::server::{PeerName, Persistence, Product};
+use crate::shortage::{Means, Shortage};
 use crate::ycsb;
 
 named! {
@@ -50,6 +51,8 @@ named! {
         Load = "load",
         /// Figures 10 to 15: a start from files.
         Recovery = "recovery",
+        /// Files that are compressed, beside files that are not, and starts from both.
+        Compression = "compression",
     }
 }
 
@@ -62,6 +65,11 @@ named! {
         Short = "short",
     }
 }
+
+/// The limit of results that do not have theirs.
+const SHORTAGE_OF_BEFORE: Shortage = Shortage { percent: 75, by: Means::Group };
+/// Memory that is left to the page tables and the sockets of a server under a limit.
+const LIMIT_SPARE: u64 = 128 << 20;
 
 /// The parameters of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +91,15 @@ pub struct Cell {
     pub records: u64,
     /// Memory.
     pub memory: Memory,
+    /// The limit where it is short. Results of before have none there ([`Cell::limit`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shortage: Option<Shortage>,
+    /// True if the files are compressed.
+    #[serde(default)]
+    pub compresses: bool,
+    /// The content of values.
+    #[serde(default)]
+    pub values: ycsb::Values,
     /// The requests to records.
     pub ycsb: ycsb::Requests,
     /// True if it was measured with `--quick`.
@@ -105,9 +122,19 @@ impl Cell {
         self.records * ycsb::VALUE_BYTES
     }
 
-    /// The limit of memory, if it is short: three quarters of the raw data, and a server that has none.
-    pub fn limit_bytes(&self) -> Option<u64> {
-        (self.memory == Memory::Short).then(|| self.raw_bytes() * 3 / 4 + (16 << 20))
+    /// The limit of memory, if it is short: until 2026-11-29 always the same.
+    pub fn limit(&self) -> Option<Shortage> {
+        (self.memory == Memory::Short).then(|| self.shortage.unwrap_or(SHORTAGE_OF_BEFORE))
+    }
+
+    /// The directive by which the server compresses the files of the model, with its value; `None` if it
+    /// compresses none of them. A new directive, such as one for the log, is a line here.
+    pub const fn compression(&self) -> Option<(&'static str, &'static str)> {
+        match (self.model, self.is_tarn) {
+            // Tarn takes the directive, and ignores it.
+            (Model::Snapshot, _) => Some(("rdbcompression", "yes")),
+            _ => None,
+        }
     }
 
     /// The model, with the treatment of its log.
@@ -118,6 +145,14 @@ impl Cell {
             (false, true) => ", rewritten",
         };
         format!("{}{what}", self.model.name())
+    }
+
+    /// The directive by which files are compressed, in words.
+    pub fn compressed(&self) -> String {
+        match self.compression().filter(|_| self.compresses) {
+            Some((name, value)) => format!("{name} {value}"),
+            None => "not compressed".to_owned(),
+        }
     }
 
     /// The kind of file that a start reads.
@@ -140,6 +175,9 @@ impl crate::experiment::Cell for Cell {
     }
 
     fn need_bytes(&self) -> u64 {
+        if let (Part::Load, Some(limit)) = (self.part, self.shortage) {
+            return limit.limit_bytes(self.raw_bytes()) + LIMIT_SPARE;
+        }
         // A child may have all of it twice.
         let once = ycsb::need_bytes(self.records);
         if self.is_tarn { once } else { once * 2 }
@@ -151,10 +189,16 @@ impl fmt::Display for Cell {
         let (part, server, model) = (self.part.name(), self.server(), self.model_name());
         let (records, memory) = (thousands(self.records as f64), self.memory.name());
         write!(f, "{part}: {server}, {model}, {records} records, {memory} memory")?;
-        if self.part == Part::Load {
-            write!(f, ", {} threads", self.threads)?;
+        if let Some(shortage) = &self.shortage {
+            write!(f, " ({shortage})")?;
         }
-        Ok(())
+        match self.part {
+            Part::Load => write!(f, ", {} threads", self.threads),
+            Part::Recovery => Ok(()),
+            Part::Compression => {
+                write!(f, ", {} values, {}", self.values.name(), self.compressed())
+            }
+        }
     }
 }
 
@@ -166,6 +210,8 @@ pub struct Figures {
     pub limit_bytes: Option<u64>,
     /// The reason why the server ended by itself, or was of no more use.
     pub ended: Option<String>,
+    /// Processes of it that the kernel ended at the limit.
+    pub kills: u64,
     /// Records that were acknowledged.
     pub loaded: u64,
     /// Error replies, and one of them.
@@ -186,6 +232,8 @@ pub struct Figures {
     pub file_bytes: u64,
     /// Bytes of the files at the end, or of those of a start.
     pub last_file_bytes: u64,
+    /// Seconds in which the files of a start were written: a snapshot, or a log that was made shorter.
+    pub saved_s: Option<f64>,
     /// Seconds of a start until all keys were there.
     pub started_s: Option<f64>,
     /// Processor time of a start by its time.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use super::cell::{Cell, Figures, Memory, Model, Part};
+use super::cell::{Cell, Figures, Model, Part};
 use crate::checkpoint::{Trial, checkpoint_alone, together};
 use crate::error::{LabError, Result};
 use crate::interrupt;
@@ -12,10 +12,14 @@ use crate::load::{Cue, Group, KeyChoice, Load, LoadResult, MOMENT, Mix, Pace, Un
 use crate::process::{Pinned, beside};
 use crate::resources;
 use crate::setting::{Setting, fill_silently};
+use crate::shortage::as_result;
 use crate::ycsb;
 
 /// Each field of each record is updated so often on average before a start from a log.
 const TURNS: u64 = 1;
+
+/// Records are loaded so many times longer where memory is short: what is swapped out takes its time.
+const SHORT_LOADS: u32 = 3;
 
 /// The durations and numbers of repeats.
 #[derive(Debug, Clone, Copy)]
@@ -48,9 +52,10 @@ impl Times {
 pub(super) fn measure(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
     let figures = match cell.part {
         Part::Load => load(setting, times, trial, cell),
-        Part::Recovery => recovery(setting, times, trial, cell),
+        Part::Recovery | Part::Compression => recovery(setting, times, trial, cell),
     }?;
-    Ok(Figures { limit_bytes: cell.limit_bytes(), ..figures })
+    let limit_bytes = cell.limit().map(|limit| limit.limit_bytes(cell.raw_bytes()));
+    Ok(Figures { limit_bytes, kills: trial.kills(), ..figures })
 }
 
 /// Requests by time, from the start of all loads on.
@@ -92,17 +97,20 @@ fn load_and_update(setting: &Setting, times: &Times, trial: &mut Trial, cell: &C
     let mut series = Series::default();
     let mut figures = Figures::default();
     let until = Until::Requests(cell.records);
-    let loaded = run(setting, trial, cell, Mix::in_order(ycsb::insert(), cell.records), until, times.load)?;
+    let most = times.load * if cell.limit().is_some() { SHORT_LOADS } else { 1 };
+    let loaded = run(setting, trial, cell, Mix::in_order(ycsb::insert(), cell.records), until, most)?;
     series.add(Duration::ZERO, &loaded);
     figures.load = together(&[&loaded.watched.phases[0]]);
-    figures.loaded = (figures.load.rate * figures.load.seconds).round() as u64;
+    let answered = (figures.load.rate * figures.load.seconds).round() as u64;
     note_errors(&mut figures, &loaded);
-    let is_whole = figures.loaded >= cell.records;
-    if !is_whole && began.elapsed() < times.load {
+    // An insert has two replies, and who refuses one refuses both.
+    figures.loaded = answered.saturating_sub(figures.errors / 2);
+    if answered < cell.records && began.elapsed() < most {
         figures.ended = Some(how_it_ended(trial)?.unwrap_or_else(|| "it broke the connections".to_owned()));
+    } else if let Err(error) = look(trial, &mut figures) {
+        figures.ended = Some(end(trial, cell, error)?);
     }
     if figures.ended.is_none() {
-        look(trial, &mut figures)?;
         let from = began.elapsed();
         figures.updates_from_s = from.as_secs_f64();
         let until = Until::Time { warmup: Duration::ZERO, measured: times.updates };
@@ -114,7 +122,7 @@ fn load_and_update(setting: &Setting, times: &Times, trial: &mut Trial, cell: &C
         note_errors(&mut figures, &updated);
         match trial.file_bytes() {
             Ok(bytes) => figures.last_file_bytes = bytes,
-            Err(error) => figures.ended = Some(how_it_ended(trial)?.ok_or(error)?),
+            Err(error) => figures.ended = Some(end(trial, cell, error)?),
         }
     }
     figures.throughput = series.rates(times.every);
@@ -126,6 +134,14 @@ fn how_it_ended(trial: &mut Trial) -> Result<Option<String>> {
     // Ctrl-C ends the server too.
     interrupt::check()?;
     Ok(trial.server.ended().map(|status| LabError::Ended { status }.to_string()))
+}
+
+/// The same after something failed, which is a result of its own where memory is short.
+fn end(trial: &mut Trial, cell: &Cell, error: LabError) -> Result<String> {
+    match how_it_ended(trial)? {
+        Some(how) => Ok(how),
+        None => as_result(cell.limit(), error),
+    }
 }
 
 fn note_errors(figures: &mut Figures, result: &LoadResult) {
@@ -166,10 +182,11 @@ fn run(
     })
 }
 
-/// Figures 10 to 15.
+/// Figures 10 to 15, and starts from files that are compressed.
 fn recovery(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
     let mut figures = Figures { loaded: cell.records, ..Figures::default() };
-    fill_silently(&trial.server, cell.records, Mix::in_order(ycsb::insert(), cell.records), setting.seed)?;
+    let inserts = Mix::in_order(ycsb::insert_of(cell.values), cell.records);
+    fill_silently(&trial.server, cell.records, inserts, setting.seed)?;
     look(trial, &mut figures)?;
     let updates = cell.records * ycsb::FIELDS * TURNS;
     if cell.model.logs() {
@@ -177,7 +194,7 @@ fn recovery(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) ->
         fill_silently(&trial.server, updates, mix, setting.seed)?;
     }
     if cell.model == Model::Snapshot || cell.shortens {
-        checkpoint_alone(trial)?;
+        figures.saved_s = Some(checkpoint_alone(trial)?.seconds);
     }
     let written = trial.file_bytes().inspect(|bytes| figures.last_file_bytes = *bytes);
     let started = written.and_then(|_| trial.relaunch()).and_then(|keys| {
@@ -197,9 +214,7 @@ fn recovery(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) ->
             figures.cores_busy = busy.as_secs_f64() / seconds;
         }
         // Where memory is short, a server may end; that is the measurement.
-        Err(error @ LabError::Server { .. }) if cell.memory == Memory::Short => {
-            figures.ended = Some(how_it_ended(trial)?.unwrap_or_else(|| error.to_string()));
-        }
+        Err(error) if cell.limit().is_some() => figures.ended = Some(end(trial, cell, error)?),
         Err(error) => return Err(error),
     }
     Ok(figures)

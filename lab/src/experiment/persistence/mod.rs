@@ -4,8 +4,9 @@
 //! Variables: the model (nothing, snapshots by rules, a log that is flushed when the system likes, each
 //! second, before each reply), the server (Tarn, redis-server), client threads, records, memory (ample, or
 //! less than the raw data). Expected: a log that is flushed before each reply is slowest and steady with one
-//! thread, and gains most from more of them; the others differ little. Where memory is short, the kernel ends
-//! a server without swap. A start of redis-server keeps one core busy, Tarn's all of them.
+//! thread, and gains most from more of them; the others differ little. Where memory is short, a server swaps,
+//! or the kernel ends it. A compressed file saves what repeats, and costs a start processor time. A start of
+//! redis-server keeps one core busy, Tarn's all of them.
 //!
 //! ```text
 //!   plan: cells ─► trial: a server as a model says ─► measure: a load, or a start, under watch
@@ -22,14 +23,11 @@ use self::cell::{Cell, Figures, Memory, Model, Part};
 use self::measure::Times;
 use super::contract::{Experiment, LineOf, Measured, ResultsOf, Wanted, leave_out};
 use crate::error::{LabError, Result};
-use crate::limit::MemoryLimit;
 use crate::page::{Facts, Row};
 use crate::report::Report;
 use crate::resources::Usage;
 use crate::setting::Setting;
-
-/// The limit of a control group that is made to see whether it can be.
-const PROBE_BYTES: u64 = 64 << 20;
+use crate::shortage::{self, Shortage};
 
 /// The experiment's own options.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -44,6 +42,9 @@ pub struct Options {
     /// Measure with this much memory only.
     #[arg(long, value_name = "MEMORY", value_delimiter = ',')]
     pub memory: Vec<Memory>,
+    /// How memory is made short.
+    #[command(flatten)]
+    pub short: shortage::Options,
     /// The study's sizes, 1, 4 and 8 GB, and readings each second; by default a twenty-fifth of them, read
     /// four times a second, and records are loaded for ten seconds at most.
     #[arg(long, conflicts_with = "quick")]
@@ -67,7 +68,7 @@ impl Persistence {
 impl Experiment for Persistence {
     const NAME: &'static str = "persistence";
     const QUESTION: &'static str = "What does each model of persistence cost, and how long does a start take \
-        from what it left? (parts: load, recovery)";
+        from what it left? (parts: load, recovery, compression)";
     const FIGURES: &'static str = include_str!("../../../figures/persistence.toml");
     const HAS_PEERS: bool = true;
     type Cell = Cell;
@@ -78,15 +79,17 @@ impl Experiment for Persistence {
     }
 
     fn prepare(&mut self, todo: &mut Vec<Cell>, report: &mut Report) -> Result<()> {
-        let is_short = |cell: &Cell| cell.memory == Memory::Short;
-        if let (true, Err(why)) = (todo.iter().any(is_short), MemoryLimit::make(PROBE_BYTES)) {
-            leave_out(todo, is_short, &format!("memory cannot be made short: {why}"), report)?;
+        let refused = todo.iter().find_map(Cell::limit).and_then(|own| own.by.refusal(&self.setting.dir));
+        if let Some(why) = refused {
+            let why = format!("memory cannot be made short: {why}");
+            leave_out(todo, |cell| cell.limit().is_some(), &why, report)?;
         }
         Ok(())
     }
 
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
-        let limit = cell.limit_bytes().map(MemoryLimit::make).transpose().map_err(LabError::Arguments)?;
+        let make = |limit: Shortage| limit.make(cell.raw_bytes(), &self.setting.dir);
+        let limit = cell.limit().map(make).transpose().map_err(LabError::Arguments)?.flatten();
         let mut trial = trial::start(&self.setting, cell, limit)?;
         let figures = measure::measure(&self.setting, &self.times, &mut trial, cell)?;
         let server = cell.server().to_owned();
@@ -96,9 +99,13 @@ impl Experiment for Persistence {
     fn series(cell: &Cell, figures: &Figures) -> Option<(&'static str, Vec<String>)> {
         let heads = "part,server,model,shortens,threads,records,memory,s,requests_per_s,user,system,iowait,\
             stolen,process_user,process_system,process_iowait,machine_used,machine_swapped,\
-            machine_faults_per_s,resident,swapped,faults_per_s,written,cores_busy";
+            machine_faults_per_s,resident,swapped,faults_per_s,written,cores_busy,\
+            ratio,short_by,compressed,values";
         let Cell { part, model, shortens, threads, records, memory, .. } = cell;
         let (part, server, model, memory) = (part.name(), cell.server(), model.name(), memory.name());
+        let limit = cell.limit();
+        let (ratio, by) = limit.map_or(<_>::default(), |own| (own.ratio().to_string(), own.by.name()));
+        let last = format!("{ratio},{by},{},{}", cell.compressed(), cell.values.name());
         let cell = format!("{part},{server},{model},{shortens},{threads},{records},{memory}");
         let rows = figures.usage.iter().map(|usage| {
             let at = usage.ms as f32 / 1e3;
@@ -115,7 +122,7 @@ impl Experiment for Persistence {
             let cores = cores.collect::<Vec<_>>().join(" ");
             format!(
                 "{cell},{at:.2},{rate:.0},{shares}{machine_used},{machine_swapped},{machine_faults:.1},\
-                 {resident},{swapped},{faults:.1},{written},{cores}"
+                 {resident},{swapped},{faults:.1},{written},{cores},{last}"
             )
         });
         Some((heads, rows.collect()))

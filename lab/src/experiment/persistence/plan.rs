@@ -2,14 +2,21 @@
 
 use super::Options;
 use super::cell::{Cell, Memory, Model, Part};
+use crate::dialect::Dialect;
 use crate::server::{Product, Subject};
 use crate::setting::{Setting, is_asked};
-use crate::ycsb::Requests;
+use crate::shortage::{Means, Shortage};
+use crate::ycsb::{Requests, Values};
 
 /// Records of the study, in millions: 1, 4 and 8 GB of raw data.
 const SIZES_M: [f64; 3] = [1.0, 4.0, 8.0];
 /// The share of that without `--full`.
 const SHARE: f64 = 0.04;
+/// Limits of memory by the raw data, in percent: with the overhead of the study's server, 1 GB of memory for
+/// 1 GB of data is half of what is needed, and 2 GB are hardly enough. Servers of today need half of that.
+const RATIOS: [u32; 2] = [50, 100];
+/// The same with `--quick`.
+const RATIOS_QUICK: [u32; 1] = [75];
 /// Client threads of the study.
 const THREADS: [u32; 2] = [1, 16];
 
@@ -20,6 +27,23 @@ fn sizes(setting: &Setting, own: &Options) -> [u64; 3] {
     SIZES_M.map(|millions| setting.scaled((millions * share * 1e6) as u64))
 }
 
+/// The limits where memory is short; none if it never is.
+fn shortages(setting: &Setting, own: &Options) -> Vec<Shortage> {
+    let usual = if setting.options.quick { &RATIOS_QUICK[..] } else { &RATIOS };
+    if is_asked(&own.memory, &Memory::Short) { own.short.shortages(usual, &setting.dir) } else { Vec::new() }
+}
+
+/// True if a server can be measured so.
+fn can(cell: &Cell, own: &Subject) -> bool {
+    // Other dialects have other directives.
+    let is_redis = own.dialect == Dialect::Redis;
+    let has_maxmemory = is_redis && own.product == Product::RedisServer && cell.part == Part::Load;
+    own.has_log(cell.model.persistence())
+        && (!cell.shortens || own.dialect.rewrites())
+        && (cell.part != Part::Compression || (is_redis && cell.compression().is_some()))
+        && (cell.limit().is_none_or(|limit| limit.by != Means::Maxmemory) || has_maxmemory)
+}
+
 /// The cells: loads by memory, threads and model, then starts by size and kind of file; servers by turns.
 pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
     let [small, light, heavy] = sizes(setting, own);
@@ -28,11 +52,11 @@ pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
     let mut add = |cell: Cell| {
         let Cell { part, model, memory, .. } = &cell;
         if is_asked(&own.only, part) && is_asked(&own.models, model) && is_asked(&own.memory, memory) {
-            let can = |own: &&Subject| {
-                own.has_log(model.persistence()) && (!cell.shortens || own.dialect.rewrites())
+            let of = |own: &Subject| {
+                let cell = Cell { is_tarn: own.product == Product::Tarn, peer: own.peer, ..cell };
+                can(&cell, own).then_some(cell)
             };
-            let of = |own: &Subject| Cell { is_tarn: own.product == Product::Tarn, peer: own.peer, ..cell };
-            cells.extend(setting.servers.iter().filter(can).map(of));
+            cells.extend(setting.servers.iter().filter_map(of));
         }
     };
     let base = Cell {
@@ -44,6 +68,9 @@ pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
         threads: THREADS[1],
         records: if quick { small } else { light },
         memory: Memory::Ample,
+        shortage: None,
+        compresses: false,
+        values: Values::Random,
         ycsb: Requests::WholeRecords,
         quick,
     };
@@ -53,18 +80,26 @@ pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
     // The cost of shortening the log can be seen where it is written most.
     let logs = || Model::ALL.into_iter().filter(|model| model.logs());
     logs().for_each(|model| add(Cell { model, shortens: true, ..base }));
-    let heavy = if quick { small } else { heavy };
-    for model in Model::ALL {
-        add(Cell { model, records: heavy, memory: Memory::Short, ..base });
+    let short = |limit: Shortage, of: Cell| Cell { memory: Memory::Short, shortage: Some(limit), ..of };
+    let (shortages, heavy) = (shortages(setting, own), if quick { small } else { heavy });
+    for limit in &shortages {
+        Model::ALL.into_iter().for_each(|model| add(short(*limit, Cell { model, records: heavy, ..base })));
     }
     let mut sizes = if quick { vec![small] } else { vec![small, light, heavy] };
     sizes.dedup();
-    for memory in [Memory::Ample, Memory::Short] {
-        for &records in &sizes {
-            let of = Cell { part: Part::Recovery, records, memory, ..base };
-            add(Cell { model: Model::Snapshot, ..of });
-            add(Cell { model: Model::LogPeriodical, shortens: true, ..of });
-            add(Cell { model: Model::LogPeriodical, shortens: false, ..of });
+    let ample = sizes.iter().map(|&records| Cell { part: Part::Recovery, records, ..base });
+    // The study compares starts at the size that fits one of its machines.
+    let starts =
+        ample.chain(shortages.iter().map(|limit| short(*limit, Cell { part: Part::Recovery, ..base })));
+    for of in starts {
+        add(Cell { model: Model::Snapshot, ..of });
+        add(Cell { model: Model::LogPeriodical, shortens: true, ..of });
+        add(Cell { model: Model::LogPeriodical, shortens: false, ..of });
+    }
+    for values in Values::ALL {
+        for model in [Model::Snapshot, Model::LogPeriodical] {
+            let of = Cell { part: Part::Compression, model, values, ..base };
+            [false, true].into_iter().for_each(|compresses| add(Cell { compresses, ..of }));
         }
     }
     cells

@@ -7,9 +7,9 @@ use super::cell::{Cell, Figures, Memory, Model, Part};
 use super::trial::{directives, save_rule};
 use crate::experiment::{LineOf, ResultsOf, row, scale_fact};
 use crate::page::{Facts, Row, with};
-use crate::process;
 use crate::server::Persistence as Log;
-use crate::ycsb::Requests;
+use crate::shortage::Shortage;
+use crate::ycsb::{Requests, Values};
 
 /// Records of the study's largest store.
 const RECORDS_MOST: f64 = 8e6;
@@ -18,7 +18,10 @@ const RECORDS_MOST: f64 = 8e6;
 pub(super) fn of(results: &ResultsOf<Persistence>, quick: bool) -> Vec<Row> {
     let mut cells = results.of(|cell| cell.quick == quick);
     cells.sort_by_key(|(cell, _)| (cell.model, cell.memory, !cell.is_tarn));
-    let mut rows: Vec<Row> = cells.iter().map(|(cell, figures)| of_cell(cell, figures)).collect();
+    // Of the machine that measured it.
+    let cores = |cell: &Cell| results.line(cell).and_then(|line| line.machine["cores"].as_u64());
+    let row = |(cell, figures): &(&Cell, &Figures)| of_cell(cell, figures, cores(cell));
+    let mut rows: Vec<Row> = cells.iter().map(row).collect();
     let loads = cells.iter().filter(|(cell, _)| cell.part == Part::Load);
     if let Some(records) = loads.map(|(cell, _)| cell.records).min() {
         rows.extend(models(records, quick));
@@ -26,8 +29,10 @@ pub(super) fn of(results: &ResultsOf<Persistence>, quick: bool) -> Vec<Row> {
     rows
 }
 
-fn of_cell(cell: &Cell, figures: &Figures) -> Row {
+fn of_cell(cell: &Cell, figures: &Figures, cores: Option<u64>) -> Row {
     let short = cell.memory == Memory::Short;
+    let limit = cell.limit();
+    let limit_text = limit.map_or("ample memory".to_owned(), |limit| format!("memory {limit}"));
     // A variant without a log has its first file with the snapshot.
     let has_log = figures.file_bytes > 1 << 10;
     let ended = figures.ended.as_deref().unwrap_or("it went on");
@@ -39,13 +44,17 @@ fn of_cell(cell: &Cell, figures: &Figures) -> Row {
         "server": cell.server(),
         "model_name": cell.model_name(),
         "file_name": cell.file_name(),
-        "weight": if short { "heavy" } else { "light" },
+        "weight": limit.map_or("light".to_owned(), |limit| format!("heavy, {limit}")),
+        "ratio": limit.map(Shortage::ratio),
+        "short_by": limit.map(|limit| limit.by.name()),
+        "limit": limit_text,
+        "compressed": cell.compressed(),
         "figure": figure_of(cell),
         "whole": if short { "figure 12" } else { "figure 13" },
         "by_core": if short { "figure 14" } else { "figure 15" },
         "raw_bytes": cell.raw_bytes(),
         "file": if has_log { figures.file_bytes } else { figures.last_file_bytes },
-        "cores": process::cores_allowed().len(),
+        "cores": cores,
         "went_on": format!("{ended}; {why}"),
     });
     with(row(cell, figures), more)
@@ -69,10 +78,21 @@ const fn figure_of(cell: &Cell) -> &'static str {
 /// Table 1: the directives of each model.
 fn models(records: u64, quick: bool) -> Vec<Row> {
     let words = |is_tarn: bool, model: Model, shortens: bool| {
-        let (part, memory) = (Part::Load, Memory::Ample);
-        let ycsb = Requests::WholeRecords;
-        let cell =
-            Cell { part, is_tarn, peer: None, model, shortens, threads: 1, records, memory, ycsb, quick };
+        let cell = Cell {
+            part: Part::Load,
+            is_tarn,
+            peer: None,
+            model,
+            shortens,
+            threads: 1,
+            records,
+            memory: Memory::Ample,
+            shortage: None,
+            compresses: false,
+            values: Values::Random,
+            ycsb: Requests::WholeRecords,
+            quick,
+        };
         let mut words = match model {
             Model::Snapshot => vec![format!("save {}", save_rule(records))],
             _ => vec!["save \"\"".to_owned()],
@@ -100,14 +120,20 @@ fn models(records: u64, quick: bool) -> Vec<Row> {
 /// The scale, and how memory was made short.
 pub(super) fn facts(results: &ResultsOf<Persistence>, lines: &[&LineOf<Persistence>]) -> Facts {
     let scale = scale_fact(lines.iter().map(|line| line.cell.records), "study's", RECORDS_MOST);
-    let is_short = lines.iter().any(|line| line.cell.memory == Memory::Short);
     let swapped = lines.iter().flat_map(|line| &line.figures.usage).any(|usage| usage.swapped > 0);
-    let by = "by a control group: three quarters of the raw data";
-    let memory = match (is_short, results.notes.last()) {
-        (true, _) if swapped => format!("{by}; the machine swaps"),
-        (true, _) => format!("{by}; nothing was ever swapped out, so that the kernel ends who needs more"),
-        (false, Some(why)) => format!("not possible there: {why}"),
-        (false, None) => "not measured".to_owned(),
+    let mut limits: Vec<Shortage> = lines.iter().filter_map(|line| line.cell.limit()).collect();
+    limits.sort_by_key(|limit| (limit.by, limit.percent));
+    limits.dedup();
+    let by: Vec<String> = limits
+        .iter()
+        .map(|limit| format!("by {}: {} x the raw data and 16 MiB", limit.by.words(), limit.ratio()))
+        .collect();
+    let by = by.join("; ");
+    let memory = match (limits.is_empty(), results.notes.last()) {
+        (false, _) if swapped => by,
+        (false, _) => format!("{by}; nothing was ever swapped out"),
+        (true, Some(why)) => format!("not possible there: {why}"),
+        (true, None) => "not measured".to_owned(),
     };
     vec![scale, ("short memory", memory)]
 }

@@ -1,18 +1,21 @@
 //! A server on trial, as its model says.
 
+use std::time::Duration;
+
 use super::cell::{Cell, Model, Part};
 use crate::checkpoint::{Ask, Trial, log_file_bytes};
 use crate::error::Result;
-use crate::limit::MemoryLimit;
 use crate::process;
-use crate::server::Product;
 use crate::setting::Setting;
+use crate::shortage::{Means, ShortMemory};
 
 /// The rule by which the study takes a checkpoint: after 60 s with 1000 changes …
 const SAVE_S: u64 = 60;
 const SAVE_CHANGES: u64 = 1000;
 /// … while this many records are loaded; the time shrinks in proportion to fewer records.
 const SAVE_RECORDS: u64 = 4_000_000;
+/// A start where memory is short may take this time, as in the thesis on validity tracking.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// The study's smallest store, in records.
 const RECORDS_LEAST: u64 = 1_000_000;
 
@@ -42,26 +45,33 @@ pub(super) fn directives(cell: &Cell) -> Vec<(&'static str, String)> {
 }
 
 /// Starts a server as its model says; in the part `load` under its limit of memory from the beginning.
-pub(super) fn start(setting: &Setting, cell: &Cell, limit: Option<MemoryLimit>) -> Result<Trial> {
+pub(super) fn start(setting: &Setting, cell: &Cell, limit: Option<ShortMemory>) -> Result<Trial> {
     let (mut plan, dir) = setting.plan_for(cell.product(), cell.peer, cell.model.persistence())?;
     plan.directives = directives(cell);
     // The directives say themselves how the log is made shorter.
     plan.compacts = true;
     match cell.part {
         Part::Load => setting.keep_off_the_generator(&mut plan),
-        Part::Recovery => plan.threads = process::cores_allowed().len(),
+        Part::Recovery | Part::Compression => plan.threads = process::cores_allowed().len(),
     }
-    if cell.product() == Product::RedisServer {
-        plan.directives.push(("rdbcompression", "no".to_owned()));
+    match cell.compression().filter(|_| cell.compresses) {
+        Some((name, value)) => plan.directives.push((name, value.to_owned())),
+        None if cell.is_tarn => {}
+        None => plan.directives.push(("rdbcompression", "no".to_owned())),
+    }
+    if let Some(limit) = cell.limit().filter(|limit| limit.by == Means::Maxmemory) {
+        plan.directives.push(("maxmemory", limit.limit_bytes(cell.raw_bytes()).to_string()));
     }
     let ask = if cell.model.logs() { Ask::Rewrite } else { Ask::Save };
     let mut trial = Trial::start(&plan, vec![dir], Some(ask), plan.subject.forks)?;
-    if let Some(limit) = limit.as_ref().filter(|_| cell.part == Part::Load) {
-        limit.admit(trial.server.pid())?;
+    match (limit, cell.part) {
+        (Some(limit), Part::Load) => trial.restrict(limit)?,
+        // It is for the start.
+        (limit, _) => trial.limit = limit,
     }
+    trial.patience = cell.limit().map(|_| PATIENCE);
     if cell.model == Model::Snapshot && cell.part == Part::Load {
         trial.server.client()?.call(&["CONFIG", "SET", "save", &save_rule(cell.records)])?;
     }
-    trial.limit = limit;
     Ok(trial)
 }

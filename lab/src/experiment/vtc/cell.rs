@@ -8,6 +8,7 @@ use crate::checkpoint::{Ask, Course, Taken};
 use crate::load::KeyChoice;
 use crate::report::thousands;
 use crate::server::{PeerName, Persistence, Product};
+use crate::shortage::Shortage;
 use crate::ycsb;
 
 named! {
@@ -106,6 +107,8 @@ named! {
     pub enum Part {
         /// Figures 1.1 and 4.1 to 4.5: closed loop, checkpoints by turns.
         Checkpoints = "checkpoints",
+        /// Figures 4.1b, 4.2b, 4.3b and 4.5 where memory is short: the same under a limit.
+        Short = "short",
         /// A checkpoint of a server that has nothing else to do.
         Alone = "alone",
         /// Open loop at half of saturation: latency with and without a checkpoint.
@@ -118,6 +121,9 @@ named! {
         Positions = "positions",
     }
 }
+
+/// Memory that is left to the page tables and the sockets of a server under a limit.
+const LIMIT_SPARE: u64 = 128 << 20;
 
 /// The parameters of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,6 +141,9 @@ pub struct Cell {
     pub update_percent: u32,
     /// The distribution of the updates over the records.
     pub access: KeyChoice,
+    /// The limit of memory, if it is short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shortage: Option<Shortage>,
     /// The requests to them.
     pub ycsb: ycsb::Requests,
     /// True if it was measured with `--quick`.
@@ -168,6 +177,9 @@ impl crate::experiment::Cell for Cell {
 
     fn need_bytes(&self) -> u64 {
         // A child may have all of it twice.
+        if let Some(limit) = self.shortage {
+            return limit.limit_bytes(self.value_bytes()) + LIMIT_SPARE;
+        }
         let once = ycsb::need_bytes(self.records);
         if self.variant.traits().forks { once * 2 } else { once * 5 / 4 }
     }
@@ -177,7 +189,8 @@ impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Cell { part, records, update_percent, access, .. } = self;
         let (part, variant, records) = (part.name(), self.name(), thousands(*records as f64));
-        write!(f, "{part}: {variant}, {records} records, {update_percent} % updates, {}", access.name())
+        write!(f, "{part}: {variant}, {records} records, {update_percent} % updates, {}", access.name())?;
+        self.shortage.map_or(Ok(()), |shortage| write!(f, ", memory {shortage}"))
     }
 }
 
@@ -295,6 +308,12 @@ pub struct Figures {
     pub loaded_used: u64,
     /// `log-file-size` and `log-compaction-min-size` of this run, in bytes.
     pub log_file_bytes: u64,
+    /// The limit of memory, if there was one.
+    pub limit_bytes: Option<u64>,
+    /// Processes of the server that the kernel ended at the limit.
+    pub kills: u64,
+    /// The reason why a server under a limit was of no more use.
+    pub ended: Option<String>,
     /// Requests a second of the closed loop before an open one.
     pub saturation: f64,
     /// The load, and the checkpoints in it.

@@ -67,7 +67,7 @@ pub(super) fn measure(setting: &Setting, full: bool, trial: &mut Trial, cell: &C
     };
     let script = script(setting, trial.ask.is_some());
     match cell.part {
-        Part::Checkpoints => {
+        Part::Checkpoints | Part::Short => {
             let pace = Pace::Closed { pipeline: 1 };
             let group = Group { name: "closed", connections: CONNECTIONS, pace, mix: requests(cell) };
             Ok(Figures { course: play(setting, trial, group, &script, true)?, ..figures })

@@ -3,9 +3,10 @@
 //!
 //! Variables: the variant (Tarn with a log that is compacted by validity, Tarn with snapshots, redis-server
 //! with RDB files and with an append-only file; without checkpoints: Tarn without a log, and with one that
-//! only grows), records, the share of updates. Expected: a log costs little throughput. Compacting it takes
-//! hardly any memory and does not slow clients down, while a server that forks pays with memory that grows
-//! with the share of updates. A start from the log is as fast as from a snapshot.
+//! only grows), records, the share of updates, the limit of memory. Expected: a log costs little throughput.
+//! Compacting it takes hardly any memory and does not slow clients down, while a server that forks pays with
+//! memory that grows with the share of updates, and swaps where there is little. A start from the log is as
+//! fast as from a snapshot.
 //!
 //! ```text
 //!   plan: cells ─► trial: a server with its records ─► measure: a load with checkpoints
@@ -23,13 +24,14 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use self::cell::{Cell, Figures, Part, Variant};
-use super::contract::{Experiment, LineOf, Measured, ResultsOf, Wanted, row, scale_fact};
+use super::contract::{Experiment, LineOf, Measured, ResultsOf, Wanted, leave_out, row, scale_fact};
 use crate::checkpoint::stretch_rows;
-use crate::error::Result;
+use crate::error::{LabError, Result};
 use crate::numbers;
 use crate::page::{Facts, Row, with};
 use crate::report::Report;
 use crate::setting::Setting;
+use crate::shortage::{self, Means, Shortage, as_result};
 
 /// Records of the thesis's largest store.
 const RECORDS_MOST: f64 = 12e6;
@@ -54,6 +56,9 @@ pub struct Options {
     /// Put the log's files there, once for each device. By default three directories below that of the data.
     #[arg(long = "log-dir", value_name = "DIR")]
     pub log_dirs: Vec<PathBuf>,
+    /// How memory is made short.
+    #[command(flatten)]
+    pub short: shortage::Options,
 }
 
 /// The experiment.
@@ -65,7 +70,8 @@ pub struct Vtc {
 impl Experiment for Vtc {
     const NAME: &'static str = "vtc";
     const QUESTION: &'static str = "What does a log cost that is its own checkpoint, beside snapshots and a \
-        log that is rewritten? (parts: checkpoints, alone, latency, files, writes, positions)";
+        log that is rewritten? (parts: checkpoints, short, alone, latency, files, writes, \
+        positions)";
     const FIGURES: &'static str = include_str!("../../../figures/vtc.toml");
     const HAS_PEERS: bool = true;
     type Cell = Cell;
@@ -73,7 +79,20 @@ impl Experiment for Vtc {
 
     fn plan(&mut self) -> Result<Vec<Cell>> {
         let Vtc { setting, own } = self;
+        if own.short.short_by == Some(Means::Maxmemory) {
+            return Err(LabError::refused("vtc has no --short-by maxmemory: it bounds no child process"));
+        }
         Ok(plan::cells(setting, own, &plan::variants(setting, own)))
+    }
+
+    fn prepare(&mut self, todo: &mut Vec<Cell>, report: &mut Report) -> Result<()> {
+        let refused =
+            todo.iter().find_map(|cell| cell.shortage).and_then(|own| own.by.refusal(&self.setting.dir));
+        if let Some(why) = refused {
+            let why = format!("memory cannot be made short: {why}");
+            leave_out(todo, |cell| cell.shortage.is_some(), &why, report)?;
+        }
+        Ok(())
     }
 
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
@@ -83,13 +102,22 @@ impl Experiment for Vtc {
             return Ok(Some(Measured::here(cell.variant.name(), figures)));
         }
         let mut trial = trial::start(&self.setting, &self.own, cell)?;
-        let figures = measure::measure(&self.setting, self.own.full, &mut trial, cell)
-            .map_err(|error| trial.reason(error))?;
+        let measured = trial::fill(&self.setting, &trial, cell)
+            .and_then(|()| measure::measure(&self.setting, self.own.full, &mut trial, cell))
+            .map_err(|error| trial.reason(error));
+        let figures = match measured {
+            Ok(figures) => figures,
+            // Where memory is short, a server may end; that is the measurement.
+            Err(error) => Figures { ended: Some(as_result(cell.shortage, error)?), ..Figures::default() },
+        };
+        let limit_bytes = cell.shortage.map(|own| own.limit_bytes(cell.value_bytes()));
+        let figures = Figures { limit_bytes, kills: trial.kills(), ..figures };
         Ok(Some(Measured { server: cell.name(), version: trial.version, figures }))
     }
 
     fn series(cell: &Cell, figures: &Figures) -> Option<(&'static str, Vec<String>)> {
-        let heads = "part,variant,records,update_percent,access,ms,what,value";
+        let heads = "part,variant,records,update_percent,access,ms,what,value,ratio";
+        let ratio = cell.shortage.map_or(String::new(), |own| own.ratio().to_string());
         let Cell { part, records, update_percent, access, .. } = cell;
         let (part, variant, access) = (part.name(), cell.name(), access.name());
         let cell = format!("{part},{variant},{records},{update_percent},{access}");
@@ -103,7 +131,7 @@ impl Experiment for Vtc {
         let log = figures.writes.log.iter().flat_map(|(ms, all, needed)| {
             [format!("{cell},{ms},log_bytes,{all}"), format!("{cell},{ms},log_needed_bytes,{needed}")]
         });
-        Some((heads, requests.chain(memory).chain(log).collect()))
+        Some((heads, requests.chain(memory).chain(log).map(|row| format!("{row},{ratio}")).collect()))
     }
 
     fn rows_of(cell: &Cell, figures: &Figures) -> Vec<Row> {
@@ -112,6 +140,8 @@ impl Experiment for Vtc {
         let more = json!({
             "extra": extra, "rate_by_time": figures.requests_by_time(), "dip": figures.dip(),
             "longest_log": figures.longest_log(), "variant": cell.name(),
+            "ratio": cell.shortage.map(Shortage::ratio), "short_by": cell.shortage.map(|own| own.by.name()),
+            "raw_bytes": cell.value_bytes(), "cut_off": figures.course.taken.iter().any(|own| own.is_cut_off),
         });
         let row = with(row(cell, figures), more);
         let course = &figures.course;

@@ -5,6 +5,7 @@ use super::cell::{Cell, Part, Variant};
 use crate::load::KeyChoice;
 use crate::server::PeerName;
 use crate::setting::{Setting, is_asked};
+use crate::shortage::Shortage;
 use crate::ycsb::Requests;
 
 /// Records of the thesis, in millions.
@@ -15,6 +16,11 @@ const STEP: usize = 2;
 const SHARE: f64 = 0.02;
 /// Updates among the requests, in percent.
 const UPDATES: [u32; 5] = [10, 30, 50, 70, 90];
+/// Limits of memory by the raw data, in percent. The thesis has 2.7 to 16 times as much memory as data, of
+/// which its server needs about twice as much; servers of today need half of that.
+const RATIOS: [u32; 3] = [150, 200, 300];
+/// The same with `--quick`.
+const RATIOS_QUICK: [u32; 1] = [200];
 /// Where nothing else is said.
 const UPDATES_USUAL: u32 = 50;
 
@@ -48,33 +54,51 @@ pub(super) fn cells(setting: &Setting, own: &Options, variants: &[Who]) -> Vec<C
     let sizes = sizes(setting, own);
     let Some(&largest) = sizes.last() else { return Vec::new() };
     let mut cells = Vec::new();
-    let mut add = |part, records, update_percent, access| {
+    let mut add = |part, records, update_percent, access, shortage| {
         for &(variant, peer) in variants.iter().filter(|(own, _)| is_measured(part, *own, update_percent)) {
             let (ycsb, quick) = (Requests::WholeRecords, setting.options.quick);
-            cells.push(Cell { part, variant, peer, records, update_percent, access, ycsb, quick });
+            cells.push(Cell { part, variant, peer, records, update_percent, access, shortage, ycsb, quick });
         }
     };
     for part in Part::ALL.into_iter().filter(|part| is_asked(&own.only, part)) {
         match part {
             Part::Checkpoints => {
-                sizes.iter().for_each(|&size| add(part, size, UPDATES_USUAL, KeyChoice::Zipfian));
+                sizes.iter().for_each(|&size| add(part, size, UPDATES_USUAL, KeyChoice::Zipfian, None));
                 let shares = UPDATES.into_iter().filter(|&share| share != UPDATES_USUAL);
                 let shares = shares.filter(|share| !setting.options.quick || *share == UPDATES[0]);
                 // The thesis varies them near its largest store.
-                shares.for_each(|share| add(part, largest, share, KeyChoice::Zipfian));
+                shares.for_each(|share| add(part, largest, share, KeyChoice::Zipfian, None));
             }
-            Part::Alone => sizes.iter().for_each(|&size| add(part, size, 100, KeyChoice::Uniform)),
-            Part::Latency => add(part, largest, UPDATES_USUAL, KeyChoice::Zipfian),
-            Part::Files => sizes.iter().for_each(|&size| add(part, size, UPDATES_USUAL, KeyChoice::Zipfian)),
+            Part::Short => {
+                let usual = if setting.options.quick { &RATIOS_QUICK[..] } else { &RATIOS };
+                let shortages = own.short.shortages(usual, &setting.dir);
+                for (limit, share) in short_cells(&shortages, setting.options.quick) {
+                    add(part, largest, share, KeyChoice::Zipfian, Some(limit));
+                }
+            }
+            Part::Alone => sizes.iter().for_each(|&size| add(part, size, 100, KeyChoice::Uniform, None)),
+            Part::Latency => add(part, largest, UPDATES_USUAL, KeyChoice::Zipfian, None),
+            Part::Files => {
+                sizes.iter().for_each(|&size| add(part, size, UPDATES_USUAL, KeyChoice::Zipfian, None))
+            }
             Part::Positions => {
-                sizes.iter().for_each(|&size| add(part, size, UPDATES_USUAL, KeyChoice::Zipfian));
+                sizes.iter().for_each(|&size| add(part, size, UPDATES_USUAL, KeyChoice::Zipfian, None));
             }
             Part::Writes => {
-                add(part, sizes[0], 100, KeyChoice::Zipfian);
-                add(part, sizes[0], 100, KeyChoice::Uniform);
+                add(part, sizes[0], 100, KeyChoice::Zipfian, None);
+                add(part, sizes[0], 100, KeyChoice::Uniform, None);
             }
         }
     }
+    cells
+}
+
+/// The limits, each with a share of updates; where memory is least, with the least and the most, too.
+fn short_cells(limits: &[Shortage], quick: bool) -> Vec<(Shortage, u32)> {
+    let mut cells: Vec<_> = limits.iter().map(|limit| (*limit, UPDATES_USUAL)).collect();
+    let least = limits.iter().min_by_key(|limit| limit.percent).filter(|_| !quick);
+    let ends = [UPDATES[0], UPDATES[UPDATES.len() - 1]];
+    cells.extend(least.into_iter().flat_map(|limit| ends.map(|share| (*limit, share))));
     cells
 }
 
@@ -88,6 +112,9 @@ fn is_measured(part: Part, variant: Variant, update_percent: u32) -> bool {
         Part::Checkpoints => {
             update_percent == UPDATES_USUAL
                 || !matches!(variant, Variant::Off | Variant::None | Variant::VtcFast)
+        }
+        Part::Short => {
+            matches!(variant, Variant::Vtc | Variant::Snapshot | Variant::RedisRdb | Variant::RedisAof)
         }
         Part::Alone => matches!(variant, Variant::VtcFast | Variant::RedisRdb),
         Part::Latency => true,

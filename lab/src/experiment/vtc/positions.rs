@@ -271,8 +271,17 @@ mod tests {
         for (variant, log_dirs) in [(Variant::Ordinals, 0), (Variant::Lsns, 1)] {
             let (part, access, ycsb) = (Part::Positions, KeyChoice::Zipfian, ycsb::Requests::WholeRecords);
             let peer = None;
-            let cell =
-                Cell { part, variant, peer, records: 3000, update_percent: 50, access, ycsb, quick: true };
+            let cell = Cell {
+                part,
+                variant,
+                peer,
+                records: 3000,
+                update_percent: 50,
+                access,
+                shortage: None,
+                ycsb,
+                quick: true,
+            };
             let logs = vec![dir.path().join("log"); log_dirs];
             let figures = measure(&setting, &logs, &cell).unwrap();
             let moves = variant == Variant::Ordinals;

@@ -1,13 +1,14 @@
 //! A server on trial, with its records and with its log in three directories.
 
 use std::path::Path;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use super::Options;
 use super::cell::{Cell, Part};
 use crate::checkpoint::{Trial, log_file_bytes};
-use crate::error::{IoContext, Result};
+use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
 use crate::load::Mix;
 use crate::server::{Persistence, Product};
@@ -18,6 +19,8 @@ use crate::ycsb;
 const LOG_DIRS: usize = 3;
 /// Records of the thesis's smallest store.
 const RECORDS_LEAST: u64 = 2_000_000;
+/// The thesis looks no longer at a checkpoint where memory is short.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// A log shorter than this, which none is, is not compacted unless asked.
 const NEVER: &str = "1099511627776";
 
@@ -26,7 +29,7 @@ pub(super) fn file_bytes(records: u64) -> u64 {
     log_file_bytes(records, RECORDS_LEAST)
 }
 
-/// Starts a server, with its log in directories of its own, and fills it.
+/// Starts a server, with its log in directories of its own, and puts it under its limit of memory.
 pub(super) fn start(setting: &Setting, own: &Options, cell: &Cell) -> Result<Trial> {
     let traits = cell.variant.traits();
     let (mut plan, dir) = setting.plan_for(traits.product, cell.peer, traits.persistence)?;
@@ -37,7 +40,7 @@ pub(super) fn start(setting: &Setting, own: &Options, cell: &Cell) -> Result<Tri
         plan.log_dirs = dirs[1..].iter().map(|dir| dir.path().to_owned()).collect();
         let bytes = file_bytes(cell.records).to_string();
         // Where checkpoints are measured, none is made unasked.
-        let is_asked = matches!(cell.part, Part::Checkpoints | Part::Alone | Part::Latency);
+        let is_asked = matches!(cell.part, Part::Checkpoints | Part::Short | Part::Alone | Part::Latency);
         let least = if is_asked { NEVER.to_owned() } else { bytes.clone() };
         plan.directives.extend([("log-file-size", bytes), ("log-compaction-min-size", least)]);
         plan.directives.push(("log-compaction", traits.compaction.to_owned()));
@@ -50,10 +53,19 @@ pub(super) fn start(setting: &Setting, own: &Options, cell: &Cell) -> Result<Tri
     setting.keep_off_the_generator(&mut plan);
     // The laboratory says itself how the log is compacted.
     plan.compacts = true;
-    let trial =
+    let mut trial =
         Trial::start(&plan, dirs, traits.ask, traits.forks && (cell.peer.is_none() || plan.subject.forks))?;
-    fill_silently(&trial.server, cell.records, Mix::in_order(ycsb::insert(), cell.records), setting.seed)?;
+    if let Some(shortage) = cell.shortage {
+        let limit = shortage.make(cell.value_bytes(), &setting.dir).map_err(LabError::Arguments)?;
+        limit.map_or(Ok(()), |limit| trial.restrict(limit))?;
+        trial.patience = Some(if own.full { PATIENCE } else { setting.time(0.3, 2.0) * 30 });
+    }
     Ok(trial)
+}
+
+/// Inserts the records.
+pub(super) fn fill(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<()> {
+    fill_silently(&trial.server, cell.records, Mix::in_order(ycsb::insert(), cell.records), setting.seed)
 }
 
 /// A directory in each of those that are asked for, or three below that of the data.
