@@ -108,8 +108,8 @@ fn number(text: &str, name: &str) -> u64 {
     named.unwrap_or(text).trim().parse().unwrap_or(0)
 }
 
-/// Removes the groups of laboratories that have ended without doing so, as after `SIGKILL`, and the servers in
-/// them.
+/// Removes the groups of laboratories that have ended without doing so, as after `SIGKILL`, and the
+/// servers in them.
 fn remove_left_behind(parent: &Path, files: Files) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
