@@ -113,11 +113,17 @@ fn number(text: &str, name: &str) -> u64 {
 fn remove_left_behind(parent: &Path, files: Files) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
-        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+        if owner(&name).is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
             drop(MemoryLimit { dir: entry.path(), files });
         }
     }
+}
+
+/// The process that made a group; `None` if no laboratory has made it.
+fn owner(group: &str) -> Option<u32> {
+    let (pid, random) = group.strip_prefix(PREFIX)?.split_once('-')?;
+    u32::from_str_radix(random, 16).ok()?;
+    pid.parse().ok()
 }
 
 /// The group below which that of a server is made, and its files: the own one that lines like
@@ -147,6 +153,14 @@ fn parent(lines: &str, root: &Path) -> std::result::Result<(PathBuf, Files), Str
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn only_names_that_a_laboratory_gives_are_its_own() {
+        assert_eq!(owner("tarn-lab-12-ab3f"), Some(12));
+        for name in ["tarn-lab-night.scope", "tarn-lab-12", "tarn-lab-12-night", "tarn-lab-x-ab", "12-ab"] {
+            assert_eq!(owner(name), None, "{name}");
+        }
+    }
 
     #[test]
     fn the_parent_of_a_group_is_found_in_both_versions() {

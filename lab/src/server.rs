@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::str::FromStr;
@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use arrayvec::ArrayString;
 use rand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::dialect::Dialect;
 use crate::error::{IoContext, LabError, Result};
@@ -258,8 +259,8 @@ pub fn free_port() -> Result<u16> {
         }
         // Only now: the port of another process may have its server in a moment, of which a client would find
         // this listener, and lose its connection with it.
-        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-            Ok(_) => {
+        match bind(port) {
+            Ok(()) => {
                 place.insert(file);
                 return Ok(port);
             }
@@ -267,6 +268,15 @@ pub fn free_port() -> Result<u16> {
         }
     }
     Err(last.unwrap_or_else(|| io::ErrorKind::AddrInUse.into())).doing(|| "look for a free port".to_owned())
+}
+
+/// Binds a port, but does not listen: a child that another thread forks at this moment has the socket until
+/// it executes its program, and a client would find a listener that goes away.
+fn bind(port: u16) -> io::Result<()> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    // As servers do: the socket in that child is then not in their way.
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())
 }
 
 /// A section of `INFO`: lines like `name:value`.

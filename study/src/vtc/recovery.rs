@@ -40,16 +40,17 @@ impl<P: Positions> Store<P> {
         let paths: Vec<_> = (0..options.files()).map(|number| options.file(number)).collect();
         let table = Table::new(options.entries);
         let mut log = Log::new(paths.len(), options.block_bytes);
-        let mut readers = Vec::new();
+        let (mut readers, mut was_compacted) = (Vec::new(), false);
         for (path, file) in paths.iter().zip(&mut log.files) {
             // A compaction that was under way.
             remove(&copy_of(path))?;
             let reader = open_file(path)?;
             file.timestamp = reader.as_ref().map_or(0, |(timestamp, _)| *timestamp);
+            was_compacted |= file.timestamp > 0;
             readers.push(reader.map(|(_, reader)| reader));
         }
         let exists: Vec<bool> = readers.iter().map(Option::is_some).collect();
-        refuse_gaps(&paths, &exists)?;
+        refuse_gaps(&paths, &exists, was_compacted)?;
         let ends = std::thread::scope(|scope| {
             let load = |reader: Option<BufReader<File>>| {
                 let (to, from) = sync_channel(AHEAD);
@@ -80,13 +81,13 @@ fn open_file(path: &Path) -> Result<Option<(u64, BufReader<File>)>, VtcError> {
     Ok(Some((timestamp_of(&header).ok_or_else(damaged)?, reader)))
 }
 
-/// Refuses a log that has records and not all of its files. A crash while a log begins leaves some of them,
-/// all empty.
-fn refuse_gaps(paths: &[PathBuf], exists: &[bool]) -> Result<(), VtcError> {
+/// Refuses a log that has records, or had some, and not all of its files. A crash while a log begins leaves
+/// some of them, all empty.
+fn refuse_gaps(paths: &[PathBuf], exists: &[bool], was_compacted: bool) -> Result<(), VtcError> {
     let Some(missing) = exists.iter().position(|exists| !exists) else { return Ok(()) };
     for path in paths.iter().zip(exists).filter(|(_, exists)| **exists).map(|(path, _)| path) {
         let bytes = fs::metadata(path).map_err(io_error("read", path))?.len();
-        if bytes > FILE_HEADER_BYTES as u64 {
+        if was_compacted || bytes > FILE_HEADER_BYTES as u64 {
             let what = "it is missing, and other files of the log have records";
             return Err(VtcError::Damaged { path: paths[missing].clone(), what });
         }

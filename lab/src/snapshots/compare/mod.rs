@@ -125,7 +125,7 @@ pub(super) fn remarks(study: &Study<'_>) -> (Vec<Remark>, String) {
 /// The paper that has a figure.
 fn paper(figure: Figure) -> Paper {
     match figure {
-        Figure::ArxivUpdates | Figure::ArxivDataset | Figure::Flood => Paper::Arxiv,
+        Figure::ArxivUpdates | Figure::ArxivDataset | Figure::ArxivFlood => Paper::Arxiv,
         _ => Paper::Tkde,
     }
 }
