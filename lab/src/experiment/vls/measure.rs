@@ -7,8 +7,8 @@
 //!
 //! Several writers share the server's cores, and several threads of queries the load's.
 
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
@@ -186,7 +186,40 @@ pub(super) struct Turn<'s, S> {
     /// Warm: from now on it counts.
     counts: AtomicBool,
     stops: AtomicBool,
-    rows: AtomicU64,
+    time: Measuring,
+}
+
+/// The measured time of a turn.
+#[derive(Debug, Default)]
+struct Measuring {
+    began: OnceLock<Instant>,
+    ended: OnceLock<Instant>,
+}
+
+impl Measuring {
+    /// The share of a step that lies in the measured time. A step of a query over a server is a whole query.
+    fn share(&self, from: Instant, to: Instant) -> f64 {
+        let Some(&began) = self.began.get() else { return 0.0 };
+        let end = self.ended.get().map_or(to, |&ended| to.min(ended));
+        let inside = end.saturating_duration_since(from.max(began)).as_secs_f64();
+        let all = to.saturating_duration_since(from).as_secs_f64();
+        if all > 0.0 { inside / all } else { 0.0 }
+    }
+
+    /// True if all of a query lies in it.
+    fn has(&self, from: Instant, to: Instant) -> bool {
+        self.began.get().is_some_and(|&began| began <= from)
+            && self.ended.get().is_none_or(|&ended| to <= ended)
+    }
+}
+
+/// The queries of a thread.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Rows read in the measured time.
+    rows: f64,
+    /// The durations of the queries that began and ended in it, in microseconds.
+    times_us: Vec<f64>,
 }
 
 /// The figures of the writer of a turn.
@@ -217,8 +250,8 @@ impl<S: Subject> Turn<'_, S> {
     ) -> Turn<'s, S> {
         let threads = cell.threads.min(queries);
         let begin = Barrier::new(1 + threads + if updates { cell.writers } else { 0 });
-        let (counts, stops, rows) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
-        Turn { subject, setting, cell, queries, updates, begin, counts, stops, rows }
+        let (counts, stops, time) = (AtomicBool::new(false), AtomicBool::new(false), Measuring::default());
+        Turn { subject, setting, cell, queries, updates, begin, counts, stops, time }
     }
 
     /// Runs it. Returns its figures, and whether the updates had priority.
@@ -241,16 +274,15 @@ impl<S: Subject> Turn<'_, S> {
             self.begin.wait();
             std::thread::sleep(measured / 5);
             self.counts.store(true, Ordering::Relaxed);
-            let began = Instant::now();
+            let began = *self.time.began.get_or_init(Instant::now);
             while began.elapsed() < measured {
                 std::thread::sleep((measured / 20).min(Duration::from_millis(50)));
                 versions = versions.max(self.subject.kept());
             }
-            let rows = self.rows.load(Ordering::Relaxed);
-            let seconds = began.elapsed().as_secs_f64();
+            let ended = *self.time.ended.get_or_init(Instant::now);
             self.stops.store(true, Ordering::Relaxed);
             let (mut updates_per_s, mut latencies_us) = (0.0, Vec::new());
-            let (mut preferred, mut times) = (false, Vec::new());
+            let (mut preferred, mut asked) = (false, Asked::default());
             for writer in writers {
                 let (own, granted) = writer.join().expect("the writer does not panic")?;
                 updates_per_s += own.updates_per_s();
@@ -258,15 +290,18 @@ impl<S: Subject> Turn<'_, S> {
                 preferred = granted;
             }
             for scanner in scanners {
-                times.extend(scanner.join().expect("a query does not panic")?);
+                let own = scanner.join().expect("a query does not panic")?;
+                asked.rows += own.rows;
+                asked.times_us.extend(own.times_us);
             }
-            Ok((updates_per_s, latencies_us, preferred, times, rows as f64 / seconds))
+            let rows_per_s = asked.rows / ended.duration_since(began).as_secs_f64();
+            Ok((updates_per_s, latencies_us, preferred, asked.times_us, rows_per_s))
         });
-        let (updates_per_s, latencies_us, preferred, times, rows_per_s) = outcome?;
+        let (updates_per_s, latencies_us, preferred, times_us, rows_per_s) = outcome?;
         let figures = Measured {
             rows_per_s,
-            queries: times.len() as u64,
-            query: Distribution::of(times),
+            queries: times_us.len() as u64,
+            query: Distribution::of(times_us),
             updates_per_s,
             latency_p95: p95(&latencies_us),
             latency: Distribution::of(latencies_us),
@@ -276,34 +311,35 @@ impl<S: Subject> Turn<'_, S> {
         Ok((figures, preferred))
     }
 
-    /// Runs the queries of a thread at the same time, and starts a new one for each that ends. Returns the
-    /// durations of those that began and ended within the measured time.
-    fn ask(&self, number: usize, threads: usize) -> Result<Vec<f64>> {
+    /// Runs the queries of a thread at the same time, and starts a new one for each that ends.
+    fn ask(&self, number: usize, threads: usize) -> Result<Asked> {
         let _pinned = alone_on(cores(&self.setting.load_cores, threads), &self.begin)?;
-        let begin = || -> Result<(Running<'_>, Option<Instant>)> {
-            let began = self.counts.load(Ordering::Relaxed).then(Instant::now);
+        let begin = || -> Result<(Running<'_>, Instant)> {
+            let began = Instant::now();
             Ok((self.subject.begin()?, began))
         };
         let own = (number..self.queries).step_by(threads);
         let mut queries = own.map(|_| begin().map(Some)).collect::<Result<Vec<_>>>()?;
-        let mut times = Vec::new();
+        let mut asked = Asked::default();
         while !self.stops.load(Ordering::Relaxed) {
             for place in &mut queries {
                 let (query, began) = place.as_mut().expect("there is always one");
+                let from = Instant::now();
                 let (rows, goes_on) = query()?;
-                if self.counts.load(Ordering::Relaxed) {
-                    self.rows.fetch_add(rows, Ordering::Relaxed);
-                }
+                let to = Instant::now();
+                asked.rows += rows as f64 * self.time.share(from, to);
                 if goes_on {
                     continue;
                 }
-                times.extend(began.map(|began| began.elapsed().as_secs_f64() * 1e6));
+                if self.time.has(*began, to) {
+                    asked.times_us.push(to.duration_since(*began).as_secs_f64() * 1e6);
+                }
                 // The old one gives back its versions before the new one begins.
                 *place = None;
                 *place = Some(begin()?);
             }
         }
-        Ok(times)
+        Ok(asked)
     }
 }
 
@@ -383,4 +419,28 @@ pub(super) fn write(
     let seconds = from.map_or(0.0, |from| from.elapsed().as_secs_f64());
     writer.end(&mut rng)?;
     Ok(Written { done, seconds, latencies_us })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_step_counts_by_its_share_of_the_measured_time() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let time = Measuring::default();
+        assert_eq!((time.share(at(0), at(10)), time.has(at(0), at(10))), (0.0, false), "a warm-up");
+        time.began.set(at(20)).unwrap();
+        assert_eq!(time.share(at(0), at(10)), 0.0, "before it");
+        assert_eq!((time.share(at(0), at(40)), time.has(at(0), at(40))), (0.5, false), "begins before it");
+        assert_eq!((time.share(at(30), at(40)), time.has(at(30), at(40))), (1.0, true), "in it");
+        time.ended.set(at(100)).unwrap();
+        assert_eq!((time.share(at(80), at(160)), time.has(at(80), at(160))), (0.25, false), "ends after it");
+        assert_eq!((time.share(at(0), at(160)), time.has(at(0), at(160))), (0.5, false), "longer than it");
+        assert_eq!(time.share(at(120), at(160)), 0.0, "after it");
+        assert_eq!(time.share(at(50), at(50)), 0.0, "no time");
+    }
 }
