@@ -117,6 +117,12 @@ macro_rules! experiments {
             }
         }
 
+        fn noise(name: &str, first: &Path, second: &Path) -> Result<String> {
+            match Drawn::from_str(name, false).map_err(LabError::Arguments)? {
+                $(Drawn::$name => contract::noise::<$experiment>(first, second),)+
+            }
+        }
+
         fn list() {
             let mut table = table(&["experiment", "question"]);
             $(table.add_row([<$experiment>::NAME, <$experiment>::QUESTION]);)+
@@ -273,7 +279,8 @@ pub fn execute(cli: LabCli) -> Result<Conclusion> {
             return Ok(Conclusion { goals_missed, strict: true, ..Conclusion::default() });
         }
         Command::Reproduce(own) => {
-            let done = reproduce::run(&own, &Pages { draw: &draw_named, claims: &claims })?;
+            let pages = Pages { draw: &draw_named, claims: &claims, noise: &noise };
+            let done = reproduce::run(&own, &pages)?;
             let (broken, failed) = (done.steps_failed, done.cells_failed);
             return Ok(Conclusion { broken, failed, ..Conclusion::default() });
         }

@@ -38,6 +38,17 @@ of Tarn, held against one run: it holds, it does not, or it cannot be judged her
 that judges a promise of Tarn's pages names it. `tarn lab reproduce DIRECTORY --draw --claims FILE` writes
 this page from the results in a directory; [README.md](README.md) says how these are made.
 ";
+/// The head of the page of the differences between two runs.
+const NOISE: &str = "\
+# Noise between two runs
+
+The same cells, measured twice at one scale. For each quantity that a figure shows, the second value by the
+first, over all cells: the median of these ratios; the factor, up or down, within which 9 of 10 cells are; and
+the ratio that is farthest from 1, with its cell and both values. A list of values, as by time or of repeats,
+counts by its median. `tarn lab reproduce DIRECTORY --draw --against SECOND --noise FILE` writes this page;
+[README.md](README.md) says how such directories are made.
+
+";
 /// Set for the process of a step: its file of results will have another name.
 pub const STEP: &str = "TARN_LAB_STEP";
 /// The share of the estimate of all steps by which the first of them count little: a short step says little
@@ -137,6 +148,12 @@ pub struct ReproduceArgs {
     /// Write a page that says of each published statement and each target whether it holds.
     #[arg(long, value_name = "FILE")]
     claims: Option<PathBuf>,
+    /// A second directory of results, of the same scale, to compare with.
+    #[arg(long, value_name = "DIRECTORY", requires = "noise")]
+    against: Option<PathBuf>,
+    /// Write a page of how far the results in that directory differ from these.
+    #[arg(long, value_name = "FILE", requires = "against")]
+    noise: Option<PathBuf>,
     /// Put data under this directory; it should be on the disk that is to be measured.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -251,6 +268,8 @@ pub struct Pages<'p> {
     pub draw: &'p dyn Fn(&str, &Path, &Path) -> Result<()>,
     /// Says of each published statement and each target whether it holds.
     pub claims: &'p dyn Fn(&str, &Path) -> Result<String>,
+    /// Says how far a second file of results differs from a first.
+    pub noise: &'p dyn Fn(&str, &Path, &Path) -> Result<String>,
 }
 
 /// Runs the steps that are not done yet, and draws.
@@ -261,10 +280,13 @@ pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<Outcome> {
     } else if !dir.is_dir() {
         return Err(LabError::Arguments(format!("{} is no directory of results", dir.display())));
     }
-    if let Some(page) = &args.claims {
+    for page in [&args.claims, &args.noise].into_iter().flatten() {
         check_writable(page)?;
     }
     let mut manifest = Manifest::read(args)?;
+    if let Some(second) = &args.against {
+        manifest.check_scale(second)?;
+    }
     // A step whose results have gone is to be measured again.
     manifest.done.retain(|own| packed(dir, &own.experiment).is_file());
     for own in manifest.done.iter_mut().filter(|own| own.measurements == 0) {
@@ -313,6 +335,10 @@ pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<Outcome> {
     }
     if let Some(path) = &args.claims {
         write_whole(path, claims.as_bytes())?;
+    }
+    if let (Some(second), Some(path)) = (&args.against, &args.noise) {
+        let names = steps.iter().map(|step| step.experiment);
+        write_whole(path, manifest.differences(dir, second, names, pages)?.as_bytes())?;
     }
     manifest.print();
     if !failed.is_empty() {
@@ -368,13 +394,10 @@ impl Manifest {
         let (scale, seed, none) = (args.scale, args.seed, String::new);
         let (version, commit, began, ended) = (none(), none(), none(), none());
         let new = Manifest { scale, seed, version, commit, machine: None, began, ended, done: Vec::new() };
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(new),
-            Err(error) => return Err(error).at(path),
-        };
-        let found: Manifest = serde_json::from_str(&text)
-            .map_err(|error| LabError::Arguments(format!("{}: {error}", path.display())))?;
+        if !path.exists() {
+            return Ok(new);
+        }
+        let found = Manifest::of(&args.results)?;
         if !args.draw && (found.scale, found.seed) != (args.scale, args.seed) {
             let (scale, seed) = (found.scale.name(), found.seed);
             return Err(LabError::Arguments(format!(
@@ -383,6 +406,59 @@ impl Manifest {
             )));
         }
         Ok(found)
+    }
+
+    /// That of a directory of results.
+    fn of(dir: &Path) -> Result<Manifest> {
+        let path = dir.join("manifest.json");
+        let text = fs::read_to_string(&path).at(&path)?;
+        serde_json::from_str(&text)
+            .map_err(|error| LabError::Arguments(format!("{}: {error}", path.display())))
+    }
+
+    /// Fails unless a second directory is of the same scale.
+    fn check_scale(&self, second: &Path) -> Result<()> {
+        let (own, other) = (self.scale, Manifest::of(second)?.scale);
+        if own == other {
+            return Ok(());
+        }
+        let (own, other, second) = (own.name(), other.name(), second.display());
+        Err(LabError::Arguments(format!("{second} is of the scale {other}, and these results are of {own}")))
+    }
+
+    /// The page of the differences between these results and those of a second directory.
+    fn differences(
+        &self,
+        first: &Path,
+        second: &Path,
+        names: impl Iterator<Item = &'static str>,
+        pages: &Pages<'_>,
+    ) -> Result<String> {
+        let mut text = format!("{NOISE}- scale: {}\n", self.scale.name());
+        for (which, own) in [("first", self), ("second", &Manifest::of(second)?)] {
+            text += &format!("- {which} run: {}\n", own.words());
+        }
+        for name in names {
+            let [own, other] = [first, second].map(|dir| packed(dir, name));
+            text += &match (own.is_file(), other.is_file()) {
+                (true, true) => match (pages.noise)(name, &own, &other) {
+                    Ok(own) => format!("\n{own}"),
+                    Err(error) => format!("\n## {name}\n\nCannot be compared: {error}\n"),
+                },
+                (false, false) => format!("\n## {name}\n\nNot measured.\n"),
+                _ => format!("\n## {name}\n\nMeasured in one run only.\n"),
+            };
+        }
+        Ok(text)
+    }
+
+    /// The program, the machine and the time of these results.
+    fn words(&self) -> String {
+        let Manifest { seed, commit, machine, began, ended, .. } = self;
+        let machine = machine.as_ref().map_or("not recorded".to_owned(), |machine| {
+            format!("{}, {} cores, {}", machine.processor, machine.cores, machine.system)
+        });
+        format!("commit {commit}, seed {seed}, from {began} to {ended}; {machine}")
     }
 
     fn has(&self, experiment: &str) -> bool {
@@ -493,8 +569,8 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::rename(&unfinished, path).at(path)
 }
 
-/// Writes the results as rows of comma-separated values: a column for each parameter and for each figure that
-/// is a number, a word or a short list of numbers.
+/// Writes the results as rows of comma-separated values: a column for each fact of the machine, for each
+/// parameter, and for each figure that is a number, a word or a short list of numbers.
 fn write_rows(json: &Path, to: &Path) -> Result<()> {
     let mut heads: Vec<String> = Vec::new();
     let mut rows: Vec<Vec<(String, String)>> = Vec::new();
@@ -502,9 +578,18 @@ fn write_rows(json: &Path, to: &Path) -> Result<()> {
         let line: Value = serde_json::from_str(line)
             .map_err(|error| LabError::Arguments(format!("{}: {error}", json.display())))?;
         let mut row = Vec::new();
-        for name in
-            ["case", "server", "version", "repeat", "seed", "commit", "unix_ms", "parameters", "figures"]
-        {
+        for name in [
+            "case",
+            "server",
+            "version",
+            "repeat",
+            "seed",
+            "commit",
+            "unix_ms",
+            "machine",
+            "parameters",
+            "figures",
+        ] {
             flatten(name, &line[name], &mut row);
         }
         for (head, _) in &row {
@@ -556,6 +641,8 @@ mod tests {
             only: Vec::new(),
             draw: true,
             claims: None,
+            against: None,
+            noise: None,
             dir: None,
             seed: 1,
         }
@@ -568,6 +655,7 @@ mod tests {
         let long: Vec<u32> = (0..21).collect();
         let line = serde_json::json!({
             "case": "a, b", "parameters": { "x": 1 }, "figures": { "deep": { "y": [1.5, 2] }, "long": long },
+            "machine": { "system": "Linux 6", "disk": "ext4 on vda" },
         });
         fs::write(&json, format!("{line}\n")).unwrap();
         pack(&json, &packed(dir.path(), "machine")).unwrap();
@@ -579,7 +667,7 @@ mod tests {
         let claims = |name: &str, _: &Path| Ok(format!("## {name}\n"));
         let page = dir.path().join("claims.md");
         let asked = ReproduceArgs { claims: Some(page.clone()), ..args(dir.path()) };
-        let pages = Pages { draw: &draw, claims: &claims };
+        let pages = Pages { draw: &draw, claims: &claims, noise: &no_noise };
         assert_eq!(run(&asked, &pages).unwrap(), Outcome::default());
         let written = fs::read_to_string(page).unwrap();
         assert!(written.contains("\n\n## machine\n\n## snapshots\n\nCannot be judged here: not measured"));
@@ -595,7 +683,57 @@ mod tests {
         assert!(run(&lost, &pages).is_err());
         assert_eq!(drawn.borrow().len(), 2);
         let rows = fs::read_to_string(dir.path().join("machine.csv")).unwrap();
-        assert_eq!(rows, "case,parameters.x,figures.deep.y\n\"a, b\",1,1.5 2\n");
+        let heads = "case,machine.system,machine.disk,parameters.x,figures.deep.y";
+        assert_eq!(rows, format!("{heads}\n\"a, b\",Linux 6,ext4 on vda,1,1.5 2\n"));
+    }
+
+    fn no_noise(_: &str, _: &Path, _: &Path) -> Result<String> {
+        panic!("compared")
+    }
+
+    #[test]
+    fn two_directories_of_a_scale_are_compared() {
+        let [first, second] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let pages = Pages {
+            draw: &|_, _, _| Ok(()),
+            claims: &|_, _| Ok(String::new()),
+            noise: &|name, first, second| {
+                Ok(format!("## {name}: {} {}\n", results::text(first)?.len(), results::text(second)?.len()))
+            },
+        };
+        let page = first.path().join("noise.md");
+        let asked = ReproduceArgs {
+            against: Some(second.path().to_owned()),
+            noise: Some(page.clone()),
+            only: ["machine", "vls", "vtc"].map(str::to_owned).to_vec(),
+            ..args(first.path())
+        };
+        let measure = |dir: &Path, name: &str, count: usize| {
+            let (json, line) = (dir.join("lines"), serde_json::json!({ "case": "a", "parameters": {} }));
+            fs::write(&json, format!("{line}\n").repeat(count)).unwrap();
+            pack(&json, &packed(dir, name)).unwrap();
+        };
+        measure(first.path(), "machine", 1);
+        measure(second.path(), "machine", 2);
+        measure(second.path(), "vls", 1);
+        // It has no manifest, and then one of another scale.
+        assert!(run(&asked, &pages).is_err());
+        let manifest = |scale: &str| format!("{{\"scale\":\"{scale}\",\"seed\":3,\"done\":[]}}");
+        fs::write(second.path().join("manifest.json"), manifest("small")).unwrap();
+        let error = run(&asked, &pages).unwrap_err().to_string();
+        assert!(error.contains("is of the scale small, and these results are of quick"), "{error}");
+        fs::write(second.path().join("manifest.json"), manifest("quick")).unwrap();
+        assert_eq!(run(&asked, &pages).unwrap(), Outcome::default());
+        let written = fs::read_to_string(page).unwrap();
+        let length = serde_json::json!({ "case": "a", "parameters": {} }).to_string().len() + 1;
+        for text in [
+            "- second run: commit , seed 3,",
+            &format!("\n\n## machine: {length} {}\n", length * 2),
+            "\n\n## vtc\n\nNot measured.\n",
+            "\n\n## vls\n\nMeasured in one run only.\n",
+        ] {
+            assert!(written.contains(text), "{text}: {written}");
+        }
     }
 
     #[test]
@@ -621,18 +759,24 @@ mod tests {
             out(3, "it ended", true),
             // Once more.
             out(1, "no room: 3 MB", false),
+            // Measured, and not when it was tried again.
+            line("x 4", serde_json::json!({ "x": 4 }), serde_json::json!({ "y": 1 })),
+            out(4, "no room: 6 MB", false),
             line("goal", Value::Null, Value::Null),
         ];
         let json = dir.path().join("vls.jsonl");
         fs::write(&json, text.concat()).unwrap();
         let mut done = Done { experiment: "vls".to_owned(), ..Done::default() };
         done.count(&json).unwrap();
-        assert_eq!((done.measurements, done.left_out.len(), done.failed()), (1, 2, 1));
-        assert_eq!(done.reasons(), ["vls: 1 cell left out: it ended", "vls: 1 cell left out: no room"]);
+        assert_eq!((done.measurements, done.left_out.len(), done.failed()), (2, 3, 1));
+        assert_eq!(done.reasons(), ["vls: 1 cell left out: it ended", "vls: 2 cells left out: no room"]);
+        let words: Vec<&str> = done.left_out.iter().map(|own| own.what.as_str()).collect();
+        assert_eq!(words, ["x 3", "x 1", "x 4 (an older measurement stands)"]);
         // Where all was left out nothing is drawn, and the page of statements says why.
         fs::write(&json, out(1, "no room: 4 MB", false)).unwrap();
         pack(&json, &packed(dir.path(), "vls")).unwrap();
-        let nothing = Pages { draw: &|_, _, _| panic!("drawn"), claims: &|_, _| panic!("judged") };
+        let nothing =
+            Pages { draw: &|_, _, _| panic!("drawn"), claims: &|_, _| panic!("judged"), noise: &no_noise };
         let said = draw("vls", dir.path(), &nothing).unwrap();
         assert_eq!(said, "\n## vls\n\nCannot be judged here: vls: 1 cell left out: no room.\n");
     }
@@ -671,7 +815,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let text = "{\"scale\":\"small\",\"seed\":3,\"done\":[]}";
         fs::write(dir.path().join("manifest.json"), text).unwrap();
-        let nothing = Pages { draw: &|_, _, _| Ok(()), claims: &|_, _| Ok(String::new()) };
+        let nothing = Pages { draw: &|_, _, _| Ok(()), claims: &|_, _| Ok(String::new()), noise: &no_noise };
         let asked = ReproduceArgs { draw: false, only: vec!["machine".to_owned()], ..args(dir.path()) };
         let error = run(&asked, &nothing).unwrap_err().to_string();
         assert!(error.contains("was begun with --scale small --seed 3"), "{error}");

@@ -26,7 +26,8 @@ pub struct Results<C, F> {
     pub lines: Vec<Line<C, F>>,
     /// Words that were noted, the newest last.
     pub notes: Vec<String>,
-    /// Everything that was left out and is not measured by now.
+    /// Everything that was left out and was not measured since. Of a cell that was measured before, the words
+    /// say so.
     pub left_out: Vec<LeftOut<C>>,
 }
 
@@ -158,7 +159,8 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
     pub fn read(path: &Path, experiment: &str) -> Result<Results<C, F>> {
         let text = if path.exists() { text(path)? } else { String::new() };
         let (mut lines, mut notes, mut others) = (Vec::new(), Vec::new(), 0);
-        let mut left_out: Vec<LeftOut<C>> = Vec::new();
+        // Each with the number of the measurements before it.
+        let mut left_out: Vec<(usize, LeftOut<C>)> = Vec::new();
         for (number, text) in text.lines().enumerate() {
             let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {
                 let place = format!("{}, line {}", path.display(), number + 1);
@@ -170,8 +172,8 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
             if value["experiment"] == experiment && value["case"] == LEFT_OUT {
                 // One of an earlier setup may not be understood any more, as its cell.
                 if let Ok(own) = LeftOut::<C>::deserialize(&value["figures"]) {
-                    left_out.retain(|other| other.what != own.what);
-                    left_out.push(own);
+                    left_out.retain(|(_, other)| other.what != own.what);
+                    left_out.push((lines.len(), own));
                 }
                 continue;
             }
@@ -186,13 +188,20 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
             let path = path.display();
             eprintln!("{path}: {others} measurements were made in another way and are left out");
         }
-        let is_measured = |own: &LeftOut<C>| {
-            lines.iter().any(|line: &Line<C, F>| match &own.cell {
+        let is_in = |lines: &[Line<C, F>], own: &LeftOut<C>| {
+            lines.iter().any(|line| match &own.cell {
                 Some(cell) => line.cell == *cell,
                 None => line.server == own.what,
             })
         };
-        left_out.retain(|own| !is_measured(own));
+        left_out.retain(|(before, own)| !is_in(&lines[*before..], own));
+        let tell = |(before, mut own): (usize, LeftOut<C>)| {
+            if is_in(&lines[..before], &own) {
+                own.what += " (an older measurement stands)";
+            }
+            own
+        };
+        let left_out = left_out.into_iter().map(tell).collect();
         Ok(Results { path: path.to_owned(), lines, notes, left_out })
     }
 

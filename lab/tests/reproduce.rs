@@ -50,6 +50,31 @@ fn a_directory_of_results_says_what_made_it() {
 }
 
 #[test]
+fn a_second_run_is_compared_by_figure_and_cell() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = include_str!("results/workers.jsonl");
+    // Processor time of a request, in one cell.
+    let other = text.replace("102.10237651482144", "204.20475302964288");
+    assert_ne!(text, other);
+    let [first, second, page] = ["first", "second", "noise.md"].map(|name| dir.path().join(name));
+    for (own, text) in [(&first, text), (&second, other.as_str())] {
+        std::fs::create_dir(own).unwrap();
+        let packed = zstd::encode_all(text.as_bytes(), 1).unwrap();
+        std::fs::write(own.join("workers.jsonl.zst"), packed).unwrap();
+        std::fs::write(own.join("manifest.json"), r#"{"scale":"quick","seed":7,"done":[]}"#).unwrap();
+    }
+    let mut command = lab();
+    command.args(["reproduce", "--draw", "--only", "workers"]).arg(&first);
+    let output = command.arg("--against").arg(&second).arg("--noise").arg(&page).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let page = std::fs::read_to_string(page).unwrap();
+    let cell = "| 1.00x | 1.00x | 2.00x | read, workers-8 (102, then 204) |\n";
+    assert!(page.contains("| Processor time of a request; processor time of a request | ns | "), "{page}");
+    assert!(page.contains(cell) && page.contains("- first run: commit , seed 7,"), "{page}");
+    assert!(page.contains("| requests/s | 16 | 1.00x | 1.00x | 1.00x | "), "{page}");
+}
+
+#[test]
 fn a_second_signal_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = lab();

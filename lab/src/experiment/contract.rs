@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
-use crate::page::{self, Facts, List, Page, Remark, Row, Rows};
+use crate::page::{self, Facts, Judged, List, Page, Remark, Row, Rows};
 use crate::process;
 use crate::report::{LeftOut, Report, Run, by_kind, thousands};
 use crate::results::{Line, Results};
@@ -389,12 +389,24 @@ fn of_newest<C: Cell, F>(results: &Results<C, F>, wanted: Wanted) -> Wanted {
 /// The statements of the papers and the targets of the design, each with whether it holds for the newest
 /// results of a file, as a part of a page in Markdown.
 pub fn claims<E: Experiment>(json: &Path) -> Result<String> {
+    let (list, (rows, remarks), facts) = newest::<E>(json)?;
+    Ok(page::claims(&list, &rows, &facts, &remarks))
+}
+
+/// The differences between the newest results of two files, as a part of a page in Markdown.
+pub fn noise<E: Experiment>(first: &Path, second: &Path) -> Result<String> {
+    let ((list, first, _), (_, second, _)) = (newest::<E>(first)?, newest::<E>(second)?);
+    Ok(page::noise(&list, [&first, &second]))
+}
+
+/// The list, the newest results of a file with what is said of their parts, and facts.
+fn newest<E: Experiment>(json: &Path) -> Result<(List, Judged, Facts)> {
     if !E::CONTINUES {
         let mut results = Results::<Value, Value>::read_some(json, E::NAME)?;
         results.lines.retain(|line| !line.cell.is_null());
         let (list, rows, _) = html_of_lines::<E>(&results);
         let facts = results.facts(&results.lines.iter().collect::<Vec<_>>());
-        return Ok(page::claims(&list, &rows, &facts, &[]));
+        return Ok((list, (rows, Vec::new()), facts));
     }
     let results = ResultsOf::<E>::read_some(json, E::NAME)?;
     let wanted = of_newest(&results, Wanted::default());
@@ -402,7 +414,7 @@ pub fn claims<E: Experiment>(json: &Path) -> Result<String> {
     let lines: Vec<_> = results.lines.iter().collect();
     let mut facts = results.facts(&lines);
     facts.extend(E::facts(&results, &lines, wanted));
-    Ok(page::claims(&list, &rows, &facts, &E::remarks(&results, wanted).0))
+    Ok((list, (rows, E::remarks(&results, wanted).0), facts))
 }
 
 /// The page of some results.
@@ -543,6 +555,15 @@ pub mod check {
             assert!(own["figure"].as_f64().is_none_or(is_near), "{own}: {now:?}");
             assert!(own["met"] == now.is_met() && own["bound"] == *bound, "{own}: {now:?}");
         }
+        differs_in_nothing(&list, &(rows, Vec::new()));
+    }
+
+    /// Results are as themselves.
+    fn differs_in_nothing(list: &List, judged: &Judged) {
+        let text = page::noise(list, [judged, judged]);
+        let mut lines = text.lines().filter(|line| line.starts_with("| ")).skip(2).peekable();
+        assert!(lines.peek().is_some() && text.contains("Every verdict is the same"), "{text}");
+        lines.for_each(|line| assert!(line.contains(" | 1.00x | 1.00x | 1.00x | "), "{line}"));
     }
 
     /// The page of a single measurement says which parts and variants are not there, and how to measure them.

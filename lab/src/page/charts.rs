@@ -170,7 +170,7 @@ pub(super) fn braced(column: &str) -> String {
 }
 
 /// The quantities of a chart, with their names.
-fn expressions(rows: &Rows, chart: &Chart, row: &Row) -> Vec<(String, String)> {
+pub(super) fn expressions(rows: &Rows, chart: &Chart, row: &Row) -> Vec<(String, String)> {
     let mut all = Vec::new();
     if chart.kind == Kind::Stacked {
         let names = members(row, &chart.y).into_iter();

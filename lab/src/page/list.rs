@@ -258,8 +258,13 @@ pub(crate) struct Printed {
     pub part: String,
     #[serde(default, rename = "where")]
     pub conditions: Where,
-    /// In each row; the median over the rows, or with `range` the least and the most.
+    /// In each row; the median over the rows, or with `range` the least and the most. Nothing for a statement
+    /// that nothing here measures.
+    #[serde(default)]
     pub value: String,
+    /// The reason why nothing here measures it.
+    #[serde(default)]
+    pub unjudged: String,
     #[serde(default)]
     pub format: String,
     #[serde(default)]
@@ -278,15 +283,25 @@ pub(crate) struct Printed {
     pub why: String,
 }
 
+impl Printed {
+    /// Why ours may differ, or why there is none.
+    pub(super) fn reason(&self) -> &str {
+        if self.unjudged.is_empty() { &self.why } else { &self.unjudged }
+    }
+}
+
 impl List {
-    /// Reads a list, which is a part of this program. Each published value has a source.
+    /// Reads a list, which is a part of this program. Each published value has a source, and each statement
+    /// an expression that judges it or the reason why there is none.
     pub(crate) fn parse(text: &str) -> List {
-        let list =
-            toml::from_str::<List>(text).map_err(|error| error.to_string()).and_then(List::with_sources);
+        let list = toml::from_str::<List>(text).map_err(|error| error.to_string()).and_then(List::checked);
         list.unwrap_or_else(|error| panic!("a list of figures is malformed: {error}"))
     }
 
-    fn with_sources(self) -> Result<List, String> {
+    fn checked(self) -> Result<List, String> {
+        if let Some(own) = self.printed.iter().find(|own| own.value.is_empty() == own.unjudged.is_empty()) {
+            return Err(format!("{} needs either a value or why there is none", own.what));
+        }
         let mut columns = self.more.values().flat_map(serde_json::Map::keys);
         match columns.find(|column| !self.sources.contains_key(*column)) {
             Some(column) => Err(format!("the published values {column} have no source")),
@@ -333,7 +348,7 @@ mod tests {
     }
 
     fn malformed(text: &str) -> String {
-        match toml::from_str::<List>(text).map_err(|error| error.to_string()).and_then(List::with_sources) {
+        match toml::from_str::<List>(text).map_err(|error| error.to_string()).and_then(List::checked) {
             Ok(list) => panic!("{list:?}"),
             Err(error) => error,
         }
@@ -348,5 +363,16 @@ mod tests {
         assert_eq!(malformed(column), "the published values printed_mean have no source");
         let place = "source = { paper = 'vtc', read = 'text' }\n";
         assert!(malformed(&format!("{PRINTED}{place}")).contains("missing field `place`"));
+    }
+
+    #[test]
+    fn a_statement_is_judged_or_has_a_reason() {
+        let source = "source = { paper = 'vtc', place = '4.2', read = 'text' }\n";
+        let refused = "w needs either a value or why there is none";
+        assert_eq!(malformed(&format!("{PRINTED}unjudged = 'no disk'\n{source}")), refused);
+        let unjudged = PRINTED.replace("value = 'v'\n", "");
+        assert_eq!(malformed(&format!("{unjudged}{source}")), refused);
+        let list = List::parse(&format!("{unjudged}unjudged = 'no disk'\n{source}"));
+        assert_eq!(list.printed[0].reason(), "no disk");
     }
 }

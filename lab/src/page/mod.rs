@@ -8,9 +8,11 @@
 //! ECharts, which draws the charts, is a part of the page: it needs no network.
 
 mod charts;
+mod claims;
 #[cfg(test)]
 mod faults;
 mod list;
+mod noise;
 mod rows;
 mod tables;
 
@@ -24,10 +26,12 @@ use crate::report::{Goal, number_cell, short, table};
 use charts::draw;
 use tables::{Grid, grid, measured};
 
+pub(crate) use claims::{Remark, claims};
 #[cfg(test)]
 pub(crate) use faults::faults;
 pub(crate) use list::List;
 pub(crate) use list::Paper;
+pub(crate) use noise::{Judged, noise};
 pub(crate) use rows::{Row, Rows, merged, row, with};
 pub(crate) use tables::{cells, judge};
 
@@ -40,23 +44,6 @@ const WHISKERS: &str = "The thin line through a point or a bar goes from the lea
 
 /// Names and what they stand for: where, when and how it was measured.
 pub(crate) type Facts = Vec<(&'static str, String)>;
-
-/// A sentence on a part: a statement of the paper and how ours compares, or what was not measured.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remark {
-    /// The part.
-    pub part: String,
-    /// `same`, `unclear`, `differs` or `left-out`.
-    pub class: &'static str,
-    /// The statement of the paper, alone; nothing for another sentence.
-    pub claim: String,
-    /// The paper.
-    pub paper: Paper,
-    /// The sentence.
-    pub text: String,
-    /// Details, line by line.
-    pub lines: Vec<String>,
-}
 
 impl Remark {
     fn html(&self) -> Markup {
@@ -204,7 +191,7 @@ impl Page<'_> {
                                 "Figure " (printed.figure) ", " (printed.what)
                                 ": printed " b { (printed.printed) }
                                 ", measured " b { (measured(self.list, self.rows, printed)) }
-                                @if !printed.why.is_empty() { "; " (printed.why) } "."
+                                @if !printed.reason().is_empty() { "; " (printed.reason()) } "."
                             }
                         }
                     }
@@ -228,8 +215,8 @@ impl Page<'_> {
 pub(crate) fn printed_grid(list: &List, rows: &Rows) -> Grid {
     let row = |own: &list::Printed| {
         let measured = measured(list, rows, own);
-        let source = own.source.text();
-        vec![own.figure.clone(), own.what.clone(), own.printed.clone(), measured, source, own.why.clone()]
+        let (source, why) = (own.source.text(), own.reason().to_owned());
+        vec![own.figure.clone(), own.what.clone(), own.printed.clone(), measured, source, why]
     };
     let heads = ["figure", "what", "printed", "measured", "source", "why it may differ"].map(str::to_owned);
     Grid { heads: heads.to_vec(), rows: list.printed.iter().map(row).collect() }
@@ -279,69 +266,6 @@ fn table_of(grid: &Grid, id: &str) -> Markup {
             }
         }
     }
-}
-
-/// The statements of the papers, their numbers and the targets of the design as a part of a page in Markdown,
-/// each with whether it holds for these measurements.
-pub(crate) fn claims(list: &List, rows: &Rows, facts: &Facts, remarks: &[Remark]) -> String {
-    let mut text = format!("## {}\n\n", list.title);
-    for (name, value) in
-        facts.iter().filter(|(name, _)| ["machine", "settings", "commit", "scale", "left out"].contains(name))
-    {
-        text += &format!("- {name}: {value}\n");
-    }
-    let stated = remarks.iter().filter(|remark| !remark.claim.is_empty()).map(|remark| {
-        let verdict = match remark.class {
-            "same" => "holds",
-            "unclear" => "not told apart from it",
-            "differs" => "does not hold",
-            _ => tables::UNJUDGED,
-        };
-        let figure = list.sections.iter().find(|own| own.part == remark.part).map_or("", |own| &*own.title);
-        let [published, measured] = ["–", "–"].map(str::to_owned);
-        let (paper, statement) = (remark.paper.authors().to_owned(), remark.claim.clone());
-        let (here, why) = (verdict.to_owned(), remark.lines.join("; "));
-        vec![paper, figure.to_owned(), statement, published, measured, here, why]
-    });
-    let printed = list.printed.iter().map(|own| {
-        let (verdict, mut reasons) = tables::holds(list, rows, own);
-        if !own.why.is_empty() && verdict != tables::UNJUDGED {
-            reasons.push(own.why.clone());
-        }
-        reasons.push(own.source.text());
-        let (paper, figure, what) = (own.source.paper.authors(), own.figure.clone(), own.what.clone());
-        let (published, measured) = (own.printed.clone(), measured(list, rows, own));
-        vec![paper.to_owned(), figure, what, published, measured, verdict.to_owned(), reasons.join("; ")]
-    });
-    let heads = ["paper", "figure", "statement", "published", "measured", "here", "reason, source"];
-    text += &markdown(&heads, stated.chain(printed));
-    let goals = judge(list, rows);
-    let goals = goals.iter().map(|goal| {
-        let met = if goal.is_met() { "met" } else { "**missed**" }.to_owned();
-        let (promise, what, bound) = (&goal.promise, &goal.what, goal.bound.text(&goal.unit));
-        vec![promise.clone(), what.clone(), goal.text(), bound, met, goal.note.clone()]
-    });
-    let unjudged = tables::unjudged(list, rows).into_iter().map(|(target, why)| {
-        let (promise, bound) = (target.promise.clone(), target.bound().text(&target.unit));
-        vec![promise, target.words(), "–".to_owned(), bound, tables::UNJUDGED.to_owned(), why]
-    });
-    let heads = ["promise", "target of Tarn", "measured", "bound", "here", "note, reason"];
-    text + &markdown(&heads, goals.chain(unjudged))
-}
-
-/// A table; nothing if it has no rows.
-fn markdown(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let line = |cells: &[String]| {
-        let cells: Vec<String> =
-            cells.iter().map(|cell| cell.replace('|', "\\|").replace('\n', " ")).collect();
-        format!("| {} |\n", cells.join(" | "))
-    };
-    let rows: String = rows.map(|row| line(&row)).collect();
-    if rows.is_empty() {
-        return String::new();
-    }
-    let heads: Vec<String> = heads.iter().map(|&head| head.to_owned()).collect();
-    format!("\n{}{}{rows}", line(&heads), line(&vec!["---".to_owned(); heads.len()]))
 }
 
 /// Prints the tables that a list has for the end of a run.

@@ -8,7 +8,8 @@
 //!
 //! A path such as `taken.seconds` goes through objects and lists: of a list it takes the value of each
 //! element.
-//! `@` looks in another row, which differs from this one in the named keys only. A list that is asked for one
+//! `@` looks in another row, which differs from this one in the named keys only; the value `smallest` or
+//! `largest` of a key means the end of what there is, if that is another row. A list that is asked for one
 //! number gives its median.
 
 use serde::Serialize;
@@ -206,15 +207,40 @@ impl Rows {
     pub(crate) fn other(&self, row: &Row, selector: &str) -> Option<&Row> {
         let keys: Vec<_> =
             selector.split(',').map(|pair| pair.split_once('=').unwrap_or((&self.pair, pair))).collect();
+        let end = keys.iter().find(|(_, value)| ["smallest", "largest"].contains(value));
         let is_other = |own: &&Row| {
-            keys.iter().all(|(key, value)| text_of(own, key) == *value)
+            keys.iter().all(|key| Some(key) == end || text_of(own, key.0) == key.1)
                 && self
                     .same
                     .iter()
                     .filter(|column| !keys.iter().any(|(key, _)| key == column))
                     .all(|column| text_of(own, column) == text_of(row, column))
         };
-        self.all.iter().find(is_other)
+        let Some((key, place)) = end else { return self.all.iter().find(is_other) };
+        let sign = if *place == "smallest" { 1.0 } else { -1.0 };
+        let number = |own: &&Row| sign * self.number(own, key);
+        let own = self.all.iter().filter(|own| is_other(own) && number(own).is_finite());
+        own.min_by(|a, b| number(a).total_cmp(&number(b))).filter(|own| !std::ptr::eq(*own, row))
+    }
+
+    /// The columns that identify a row, as texts.
+    pub(crate) fn key(&self, row: &Row) -> Vec<String> {
+        self.same.iter().map(|column| text_of(row, column)).collect()
+    }
+
+    /// A row in words: the columns that identify it, numbers with their names, without its part.
+    pub(crate) fn name(&self, row: &Row) -> String {
+        let is_word = |column: &str| matches!(find(row, column).as_deref(), Some([Value::String(_)]));
+        let named = self
+            .same
+            .iter()
+            .zip(self.key(row))
+            .filter(|(column, text)| *column != "part" && !text.is_empty());
+        let words = named.map(|(column, text)| match is_word(column) {
+            true => text,
+            false => format!("{column} {text}"),
+        });
+        words.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -346,8 +372,9 @@ fn reduced(function: &str, values: &[f64]) -> Evaluated {
         "median" => middle(values),
         "max" => numbers().fold(f64::NAN, f64::max),
         "min" => numbers().fold(f64::NAN, f64::min),
-        "sum" => numbers().sum(),
-        "mean" => numbers().sum::<f64>() / numbers().count().max(1) as f64,
+        "sum" => numbers().reduce(|sum, own| sum + own).unwrap_or(f64::NAN),
+        "mean" => mean(&numbers().collect::<Vec<_>>()),
+        "deviation" => deviation(&numbers().collect::<Vec<_>>()),
         "count" => values.len() as f64,
         "last" => values.last().copied().unwrap_or(f64::NAN),
         "positive" => return Ok(values.iter().map(|own| if *own > 0.0 { *own } else { f64::NAN }).collect()),
@@ -355,6 +382,18 @@ fn reduced(function: &str, values: &[f64]) -> Evaluated {
         other => return Err(Fault::NotUnderstood(other.to_owned())),
     };
     Ok(vec![one])
+}
+
+/// `NaN` if there are none.
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The standard deviation of a sample; `NaN` for fewer than two values.
+fn deviation(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (values.len() as f64 - 1.0)).sqrt()
 }
 
 fn middle(values: &[f64]) -> f64 {
@@ -378,11 +417,7 @@ pub(super) fn shown(values: &[f64], format: &str) -> String {
             format!("{:.2} ({min:.2} to {max:.2})", median(finite))
         }
         "s" => format!("{value:.2}"),
-        "d" if finite.len() > 1 => {
-            let mean = finite.iter().sum::<f64>() / finite.len() as f64;
-            let squares: f64 = finite.iter().map(|value| (value - mean).powi(2)).sum();
-            format!("{} ± {}", short(mean), short((squares / (finite.len() - 1) as f64).sqrt()))
-        }
+        "d" if finite.len() > 1 => format!("{} ± {}", short(mean(&finite)), short(deviation(&finite))),
         "d" => short(value),
         places => places.parse().map_or_else(|_| short(value), |places: usize| format!("{value:.places$}")),
     }
@@ -399,7 +434,7 @@ mod tests {
             let figures = json!({
                 "rate": rate, "taken": [{ "s": 1.0 }, { "s": 3.0 }, { "s": 8.0 }],
                 "by_time": [[0, 5], [20, 7]],
-                "none": null, "is_warm": true,
+                "none": null, "is_warm": true, "empty": [],
             });
             super::row(&json!({ "part": "one", "variant": variant, "size": 10 }), &figures)
         };
@@ -415,6 +450,12 @@ mod tests {
         assert_eq!(of("rate / rate@redis-b + 1"), Ok(vec![3.0]));
         assert_eq!(of("(1 + 2) * taken.s"), Ok(vec![3.0, 9.0, 24.0]));
         assert_eq!(of("max(taken.s) - median(taken.s)"), Ok(vec![5.0]));
+        assert_eq!(of("sum(taken.s) / mean(taken.s)"), Ok(vec![3.0]));
+        assert_eq!(of("deviation(by_time.1) * deviation(by_time.1)").unwrap()[0].round(), 2.0);
+        // Of nothing there is no sum, no mean and no deviation, and the number of values is 0.
+        let of_nothing = ["sum(none)", "mean(none)", "sum(empty)", "mean(empty)", "deviation(rate)"];
+        assert!(of_nothing.iter().all(|expression| of(expression).unwrap()[0].is_nan()));
+        assert_eq!(of("count(empty)"), Ok(vec![0.0]));
         assert_eq!(of("by_time.1 / 1"), Ok(vec![5.0, 7.0]));
         assert_eq!(of("taken.1.s"), Ok(vec![3.0]));
         assert_eq!(of("is_warm"), Ok(vec![1.0]));
@@ -426,6 +467,21 @@ mod tests {
         let text = rows.fill(&rows.all[0], "{variant}: {rate / 8:%}, {none:x}, {taken.s:s}; {size}");
         assert_eq!(text, "a: +50.0 %, not measured, 3.00 (1.00 to 8.00); 10");
         assert_eq!(rows.fill(&rows.all[0], "{taken.s:d}, {rate:d}"), "4 ± 3.61, 4");
+    }
+
+    #[test]
+    fn another_row_may_be_at_an_end_of_what_there_is() {
+        let row = |size: u32, rate: f64| {
+            let own = json!({ "part": "one", "variant": "a", "size": size, "rate": rate });
+            own.as_object().unwrap().clone()
+        };
+        let rows = Rows { all: vec![row(9, 1.0), row(10, 2.0), row(100, 4.0)], ..rows() };
+        let of = |place: usize, expression: &str| rows.values(&rows.all[place], expression);
+        assert_eq!(of(1, "rate@size=smallest + rate@size=largest"), Ok(vec![5.0]));
+        // A row is not compared with itself.
+        assert_eq!(of(0, "rate@size=smallest"), Err(Fault::NoRow));
+        assert_eq!(of(0, "rate@variant=b,size=largest"), Err(Fault::NoRow));
+        assert_eq!(rows.name(&rows.all[1]), "a, size 10");
     }
 
     #[test]

@@ -79,14 +79,10 @@ pub(super) fn unjudged<'l>(list: &'l List, rows: &Rows) -> Vec<(&'l Target, Stri
         let part = list.part_of(&target.section, &target.part);
         let own = rows.wanted(part, &target.conditions);
         let mut reasons = reasons(&rows.left_out(part, &target.conditions));
-        let alone = own.iter().filter(|row| rows.values(row, &target.value) == Err(Fault::NoRow)).count();
-        if own.iter().any(|row| is_judged(target, rows, row)) {
-            if alone > 0 {
-                let why = missing(rows, part, &own, &target.value);
-                reasons.push(format!("{}, {why}", cells(alone)));
-            }
-        } else if reasons.is_empty() {
-            reasons.push(missing(rows, part, &own, &target.value));
+        let alone: Vec<&Row> = own.iter().copied().filter(|row| !is_judged(target, rows, row)).collect();
+        reasons.extend(lacking(rows, &alone, &target.value));
+        if own.is_empty() && reasons.is_empty() {
+            reasons.push(missing(rows, part));
         }
         all.extend(reasons.into_iter().map(|why| (target, why)));
     }
@@ -102,7 +98,7 @@ pub(crate) fn cells(count: usize) -> String {
 const NAMED: usize = 3;
 
 /// The reasons why cells were left out, each with some of the cells.
-fn reasons(gone: &[&LeftOut<Row>]) -> Vec<String> {
+fn reasons<C>(gone: &[&LeftOut<C>]) -> Vec<String> {
     let text = |(kind, words): (String, Vec<String>)| {
         let (count, more) = (cells(words.len()), words.len().saturating_sub(NAMED));
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
@@ -111,15 +107,25 @@ fn reasons(gone: &[&LeftOut<Row>]) -> Vec<String> {
     by_kind(gone).into_iter().map(text).collect()
 }
 
-/// The reason why rows, or the lack of them, have no value of an expression.
-fn missing(rows: &Rows, part: &str, own: &[&Row], value: &str) -> String {
-    let other = value.split_once('@').map(|(_, rest)| rest.split([' ', ')']).next().unwrap_or(rest));
-    match (own, other) {
-        ([], _) if rows.wanted(part, &Where::default()).is_empty() => "not measured".to_owned(),
-        ([], _) => "no cell of this kind was measured".to_owned(),
-        (_, Some(other)) => format!("nothing to compare with was measured: {other}"),
-        (_, None) => "the measured cells have no such value".to_owned(),
-    }
+/// The reasons why rows have no value of an expression, each with some of the rows.
+fn lacking(rows: &Rows, alone: &[&Row], value: &str) -> Vec<String> {
+    let others = || value.split('@').skip(1).map(|rest| rest.split([' ', ')']).next().unwrap_or(rest));
+    let of = |row: &&Row| {
+        let why = match others().find(|other| rows.other(row, other).is_none()) {
+            Some(other) => format!("nothing to compare with was measured: {other}"),
+            None => "there is no such value".to_owned(),
+        };
+        // As of one that failed, the whole reason is its kind.
+        LeftOut::<()> { cell: None, what: rows.name(row), why, failed: true }
+    };
+    let all: Vec<LeftOut<()>> = alone.iter().map(of).collect();
+    reasons(&all.iter().collect::<Vec<_>>())
+}
+
+/// The reason why there is no row of a kind.
+fn missing(rows: &Rows, part: &str) -> String {
+    let is_measured = !rows.wanted(part, &Where::default()).is_empty();
+    if is_measured { "no cell of this kind was measured" } else { "not measured" }.to_owned()
 }
 
 impl Target {
@@ -131,12 +137,17 @@ impl Target {
         }
     }
 
-    /// Its words, with `…` for all that a measurement fills in.
+    /// Its words.
     pub(super) fn words(&self) -> String {
-        let mut parts = self.what.split('{');
-        let first = parts.next().unwrap_or_default().to_owned();
-        parts.fold(first, |text, part| text + "…" + part.split_once('}').map_or("", |(_, after)| after))
+        words(&self.what)
     }
+}
+
+/// The words of a template, with `…` for all that a measurement fills in.
+pub(super) fn words(template: &str) -> String {
+    let mut parts = template.split('{');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + "…" + part.split_once('}').map_or("", |(_, after)| after))
 }
 
 impl List {
@@ -158,6 +169,9 @@ impl List {
 
 /// The measured value of a printed one, in words.
 pub(super) fn measured(list: &List, rows: &Rows, printed: &Printed) -> String {
+    if !printed.unjudged.is_empty() {
+        return "not measured".to_owned();
+    }
     let own = rows.wanted(list.part_of(&printed.section, &printed.part), &printed.conditions);
     let one = |of: &dyn Fn(&Row) -> bool| {
         let values = own.iter().filter(|row| of(row)).map(|row| rows.number(row, &printed.value));
@@ -192,26 +206,37 @@ pub(super) const UNJUDGED: &str = "cannot be judged here";
 /// Whether a published statement holds for our values, in words, and the reasons why some cells or all have
 /// none.
 pub(super) fn holds(list: &List, rows: &Rows, printed: &Printed) -> (&'static str, Vec<String>) {
+    if !printed.unjudged.is_empty() {
+        return (UNJUDGED, vec![printed.unjudged.clone()]);
+    }
     let part = list.part_of(&printed.section, &printed.part);
     let own = rows.wanted(part, &printed.conditions);
     let values: Vec<f64> = own.iter().map(|row| rows.number(row, &printed.value)).collect();
     let mut reasons = reasons(&rows.left_out(part, &printed.conditions));
-    let without = |(row, value): (&&Row, &f64)| (!value.is_finite()).then(|| ended(rows, row, printed));
-    let mut failed: Vec<String> = own.iter().zip(&values).filter_map(without).flatten().collect();
+    let (mut failed, mut alone) = (Vec::new(), Vec::new());
+    for (row, _) in own.iter().zip(&values).filter(|(_, value)| !value.is_finite()) {
+        match ended(rows, row, printed) {
+            Some(why) => failed.push(why),
+            None => alone.push(*row),
+        }
+    }
     failed.sort();
     failed.dedup();
     reasons.extend(failed);
-    if reasons.is_empty() && !values.iter().any(|value| value.is_finite()) {
-        reasons.push(missing(rows, part, &own, &printed.value));
+    // Beside a verdict on other cells.
+    let prefix = if values.iter().any(|value| value.is_finite()) { "cannot be judged: " } else { "" };
+    reasons.extend(lacking(rows, &alone, &printed.value).into_iter().map(|why| format!("{prefix}{why}")));
+    if own.is_empty() && reasons.is_empty() {
+        reasons.push(missing(rows, part));
     }
-    let is_judged = printed.at_least.is_some() || printed.at_most.is_some();
+    let has_bound = printed.at_least.is_some() || printed.at_most.is_some();
     let is_within = |value: &f64| {
         printed.at_least.is_none_or(|least| *value >= least)
             && printed.at_most.is_none_or(|most| *value <= most)
     };
     let verdict = match values.iter().filter(|value| value.is_finite()).collect::<Vec<_>>()[..] {
         [] => UNJUDGED,
-        _ if !is_judged => "a number of another machine",
+        _ if !has_bound => "a number of another machine",
         ref values if values.iter().all(|value| is_within(value)) => "holds",
         ref values if values.iter().any(|value| is_within(value)) => "holds in part",
         _ => "does not hold",
@@ -273,11 +298,18 @@ mod tests {
             row("x", "short", None, "no memory"),
             row("z", "ample", Some(1.0), ""),
         ]);
-        assert_eq!(
-            holds(&list, &rows, &list.printed[0]),
-            (UNJUDGED, vec!["memory=short, ended: no memory".to_owned()])
-        );
-        // Another cell that holds does not hide it.
+        let alone = "1 cell, nothing to compare with was measured: memory=short (z, ample)";
+        let (verdict, reasons) = holds(&list, &rows, &list.printed[0]);
+        assert_eq!(verdict, UNJUDGED);
+        assert_eq!(reasons, ["memory=short, ended: no memory", alone]);
+        let mut both = list.rows(vec![row("y", "ample", Some(1.0), ""), row("y", "short", Some(1.0), "")]);
+        both.all.push(rows.all[2].clone());
+        // One that holds does not hide that another has no partner.
+        let expected = ("holds", vec![format!("cannot be judged: {alone}")]);
+        assert_eq!(holds(&list, &both, &list.printed[0]), expected);
+        both.all.drain(..2);
+        assert_eq!(holds(&list, &both, &list.printed[0]), (UNJUDGED, vec![alone.to_owned()]));
+        // Nor one that failed.
         rows.all.push(row("z", "short", Some(2.0), ""));
         assert_eq!(holds(&list, &rows, &list.printed[0]).0, "holds");
         rows.left_out = vec![
@@ -303,15 +335,25 @@ mod tests {
         };
         assert_eq!(said(&list.rows(vec![])), ["…: … s not measured"]);
         let mut rows = list.rows(vec![row("p")]);
-        assert_eq!(said(&rows), ["…: … s nothing to compare with was measured: other"]);
+        let alone = "…: … s 1 cell, nothing to compare with was measured: other (b)";
+        assert_eq!(said(&rows), [alone]);
         let other =
             |a: &str, part: &str| json!({ "part": part, "a": a, "y": 1.0 }).as_object().unwrap().clone();
         // The other is there for itself: two of three are judged.
         let both = list.rows(vec![other("b", "p"), other("other", "p")]);
         assert_eq!(said(&both), Vec::<String>::new());
+        // A value that is none is not judged, if the target lets it be.
+        let optional = List::parse(
+            "pair = 'a'\nsame = ['a']\n[[target]]\nsection = ''\nwhat = 'y'\nvalue = 'y'\nat_most = 1.0\n\
+             optional = true\n",
+        );
+        let none = json!({ "part": "p", "a": "b", "y": null }).as_object().unwrap().clone();
+        let reasons: Vec<String> =
+            unjudged(&optional, &optional.rows(vec![none])).into_iter().map(|(_, why)| why).collect();
+        assert_eq!(reasons, ["1 cell, there is no such value (b)"]);
         let many = |name| gone(name, "no room: 3 MB", json!({ "part": "p" }));
         rows.left_out = ["c", "d", "e", "f"].map(many).to_vec();
-        assert_eq!(said(&rows), ["…: … s 4 cells, no room (c; d; e; and 1 more)"]);
+        assert_eq!(said(&rows), ["…: … s 4 cells, no room (c; d; e; and 1 more)", alone]);
     }
 
     #[test]
