@@ -62,10 +62,12 @@ pub struct Options {
     /// 20000 and 30000 as well.
     #[arg(long, value_name = "RATE", value_delimiter = ',', value_parser = numbers::whole_rate)]
     pub rates: Vec<u32>,
-    /// Threads that update beside queries; the paper has 10.
+    /// Threads that update beside queries; the paper has 10. The parts remset, separate and opening have one,
+    /// served has ten.
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = numbers::count)]
     pub writers: Option<usize>,
-    /// Threads that run the queries, no more than there are queries; the paper has one for each: 64.
+    /// Threads that run the queries, no more than there are queries; the paper has one for each: 64. The
+    /// parts alone, remset and separate have one, served has one for each.
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = numbers::count)]
     pub threads: Option<usize>,
 }

@@ -72,7 +72,8 @@ pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
     cells
 }
 
-/// Queries that begin together, on one thread, beside one writer.
+/// Queries that begin together, on one thread, beside one writer, whatever numbers are asked for: so no query
+/// is far ahead of the others, and what separate remsets add is the most that there can be.
 fn together(cell: Cell, rates: &[u32]) -> Vec<Cell> {
     let counts = if cell.quick { &QUERIES_TOGETHER[..2] } else { &QUERIES_TOGETHER[..] };
     // A closed loop, then the paper's rate for this figure, then the most.
