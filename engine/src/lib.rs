@@ -131,8 +131,8 @@ pub use index::{
 };
 pub use indexer::IndexError;
 pub use log::{
-    Appender, DirectoryStatus, Durable, Group, Log, LogError, LogOptions, LogStatus, OpenError, Recovered,
-    SyncMode,
+    Appender, Compression, DirectoryStatus, Durable, Group, Log, LogError, LogOptions, LogStatus, OpenError,
+    Recovered, SyncMode,
 };
 pub use store::{CommitError, ExpiryListener, Preparation};
 pub use table::{END, Entry, KeyHash, KeyRef, LatchTimeout, ScanBudget, VIEWS, Visitor};

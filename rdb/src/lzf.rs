@@ -1,4 +1,4 @@
-//! LZF, the compression of strings; reading only.
+//! LZF, the compression of strings.
 //!
 //! ```text
 //!   000lllll                              l + 1 bytes as they are
@@ -59,9 +59,151 @@ fn repeat(out: &mut Vec<u8>, back: usize, count: usize) {
     }
 }
 
+/// The farthest that a copy can be taken from, and the longest that it can be.
+const BACK_MAX: usize = 1 << 13;
+const COPY_MAX: usize = 264;
+/// The longest run of bytes as they are.
+const LITERAL_MAX: usize = 32;
+/// Bytes that a copy stands for at least.
+const COPY_MIN: usize = 3;
+const PLACES_BITS: u32 = 14;
+
+/// Compresses strings, one after the other, in memory that is used again.
+pub(crate) struct Compressor {
+    /// For the hash of three bytes, where they stood last. Places are counted on from string to string, so
+    /// that nothing has to be cleared before the next.
+    places: Vec<u32>,
+    /// The place of the first byte of the next string; 0 is none.
+    begins: u32,
+    packed: Vec<u8>,
+}
+
+impl Compressor {
+    pub(crate) fn new() -> Compressor {
+        Compressor { places: vec![0; 1 << PLACES_BITS], begins: 1, packed: Vec::new() }
+    }
+
+    /// The string, compressed; `None` unless that saves `saved_min` bytes at least.
+    pub(crate) fn compress(&mut self, string: &[u8], saved_min: usize) -> Option<&[u8]> {
+        let len_max = string.len().checked_sub(saved_min)?;
+        let len = u32::try_from(string.len()).ok()?;
+        if self.begins.checked_add(len).is_none() {
+            self.places.fill(0);
+            self.begins = 1;
+        }
+        let base = self.begins;
+        self.begins = base.checked_add(len)?;
+        self.packed.clear();
+        let (mut at, mut literal) = (0, 0);
+        while at + COPY_MIN <= string.len() {
+            let place = base + at as u32;
+            let before = std::mem::replace(&mut self.places[hash(&string[at..])], place);
+            // What stood in a string before this one is nothing that a copy can be taken from.
+            let from = before.checked_sub(base).map(|from| from as usize);
+            let same = |from: &usize| {
+                at - from <= BACK_MAX && string[*from..from + COPY_MIN] == string[at..at + COPY_MIN]
+            };
+            let Some(from) = from.filter(same) else {
+                at += 1;
+                continue;
+            };
+            let end = string.len().min(at + COPY_MAX);
+            let further = string[from + COPY_MIN..].iter().zip(&string[at + COPY_MIN..end]);
+            let count = COPY_MIN + further.take_while(|(old, new)| old == new).count();
+            self.put_literal(&string[literal..at]);
+            self.put_copy(at - from, count);
+            if self.packed.len() > len_max {
+                return None;
+            }
+            at += count;
+            literal = at;
+        }
+        self.put_literal(&string[literal..]);
+        (self.packed.len() <= len_max).then_some(&self.packed)
+    }
+
+    fn put_literal(&mut self, bytes: &[u8]) {
+        for run in bytes.chunks(LITERAL_MAX) {
+            self.packed.push(run.len() as u8 - 1);
+            self.packed.extend_from_slice(run);
+        }
+    }
+
+    fn put_copy(&mut self, back: usize, count: usize) {
+        let (back, count) = (back - 1, count - 2);
+        let high = (back >> 8) as u8;
+        match count {
+            0..7 => self.packed.push((count as u8) << 5 | high),
+            _ => self.packed.extend_from_slice(&[7 << 5 | high, (count - 7) as u8]),
+        }
+        self.packed.push(back as u8);
+    }
+}
+
+/// Of the first three bytes.
+fn hash(bytes: &[u8]) -> usize {
+    let number = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
+    (number.wrapping_mul(0x9E37_79B1) >> (32 - PLACES_BITS)) as usize
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[test]
+    fn what_repeats_itself_becomes_copies() {
+        let mut compressor = Compressor::new();
+        let mut compressed = |string: &[u8]| compressor.compress(string, 1).map(<[u8]>::to_vec);
+        assert_eq!(compressed(&b"a".repeat(11)), Some(b"\x00a\xe0\x01\x00".to_vec()));
+        assert_eq!(compressed(b"abcabc"), None, "a literal and a copy take as many bytes");
+        assert_eq!(compressed(b"abcabcabc"), Some(b"\x02abc\x80\x02".to_vec()));
+        // The second string does not refer to the first.
+        assert_eq!(compressed(b"abcabcabc"), Some(b"\x02abc\x80\x02".to_vec()));
+        assert_eq!(compressed(b"abcdefgh"), None);
+        assert_eq!(compressed(b""), None);
+        assert_eq!(compressor.compress(&b"a".repeat(11), 7), None, "six bytes are saved, not seven");
+        assert!(compressor.compress(&b"a".repeat(11), 6).is_some());
+    }
+
+    #[test]
+    fn places_begin_again_when_they_are_used_up() {
+        let mut compressor = Compressor::new();
+        let string = b"abc".repeat(100);
+        let expected = compressor.compress(&string, 4).map(<[u8]>::to_vec);
+        compressor.begins = u32::MAX - 100;
+        assert_eq!(compressor.compress(&string, 4).map(<[u8]>::to_vec), expected);
+        assert_eq!(compressor.begins, 301);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_compressed_comes_back(
+            strings in prop::collection::vec(
+                prop::collection::vec((0..5_u8, any::<u8>(), 1..400_usize), 0..40), 1..4),
+            saved_min in 0..6_usize,
+        ) {
+            let mut compressor = Compressor::new();
+            for pieces in strings {
+                let mut string: Vec<u8> = Vec::new();
+                for (kind, byte, count) in pieces {
+                    match kind {
+                        0 => string.extend((0..count).map(|at| (at * (usize::from(byte) | 1) >> 3) as u8)),
+                        1 => string.extend(std::iter::repeat_n(byte, count)),
+                        2 => string.push(byte),
+                        3 => string.extend(b"the same words ".iter().cycle().take(count)),
+                        _ => string.extend((0..9_000_u32).map(|at| (at.wrapping_mul(0x9E37_79B1) >> 24) as u8)),
+                    }
+                }
+                let Some(packed) = compressor.compress(&string, saved_min) else { continue };
+                prop_assert!(packed.len() + saved_min <= string.len());
+                let mut out = Vec::new();
+                prop_assert!(decompress(packed, string.len(), &mut out).is_some());
+                prop_assert!(out == string);
+            }
+        }
+    }
 
     fn made(packed: &[u8], len: usize) -> Option<Vec<u8>> {
         let mut out = b"before".to_vec();

@@ -3,6 +3,7 @@
 
 use crate::crc::Crc;
 use crate::format::{Kind, REJSON, module_op};
+use crate::lzf::Compressor;
 use std::io::{self, Write};
 
 /// The number of bytes that are written at once.
@@ -11,16 +12,30 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Longest string that is tried as a number: -2147483648.
 const NUMBER_BYTES_MAX: usize = 11;
 
+/// Longest string that is not tried to be compressed, and the bytes that compression must save at least: as in
+/// Redis.
+const UNCOMPRESSED_BYTES_MAX: usize = 20;
+const SAVED_BYTES_MIN: usize = 4;
+/// Longest string in pieces that is put together to be compressed.
+const GATHERED_BYTES_MAX: usize = 16 << 20;
+
 /// Where bytes go.
 pub(crate) struct Sink<W> {
     output: W,
     buffer: Vec<u8>,
     crc: Crc,
+    /// Compresses strings, if they are to be compressed.
+    compressor: Option<Compressor>,
 }
 
 impl<W: Write> Sink<W> {
     pub(crate) fn new(output: W) -> Sink<W> {
-        Sink { output, buffer: Vec::new(), crc: Crc::new() }
+        Sink { output, buffer: Vec::new(), crc: Crc::new(), compressor: None }
+    }
+
+    /// Whether strings are compressed from now on, where that makes them shorter.
+    pub(crate) fn set_compression(&mut self, compresses: bool) {
+        self.compressor = compresses.then(Compressor::new);
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -55,8 +70,7 @@ impl<W: Write> Sink<W> {
     /// A string; as a number where it is the decimal form of one of 32 bits, which every version reads.
     pub(crate) fn string(&mut self, string: &[u8]) -> io::Result<()> {
         let Some(number) = small_number(string) else {
-            self.number(string.len() as u64)?;
-            return self.bytes(string);
+            return self.text(string);
         };
         if let Ok(number) = i8::try_from(number) {
             self.bytes(&[0xc0, number as u8])
@@ -69,6 +83,24 @@ impl<W: Write> Sink<W> {
         }
     }
 
+    /// A string that is no number.
+    fn text(&mut self, string: &[u8]) -> io::Result<()> {
+        let mut compressor = self.compressor.take();
+        let packed = compressor.as_mut().filter(|_| string.len() > UNCOMPRESSED_BYTES_MAX);
+        let packed = packed.and_then(|compressor| compressor.compress(string, SAVED_BYTES_MIN));
+        if let Some(packed) = packed {
+            self.bytes(&[0xc3])?;
+            self.number(packed.len() as u64)?;
+            self.number(string.len() as u64)?;
+            self.bytes(packed)?;
+        } else {
+            self.number(string.len() as u64)?;
+            self.bytes(string)?;
+        }
+        self.compressor = compressor;
+        Ok(())
+    }
+
     /// A string of `len` bytes, in pieces. REQUIRES: it is too long for a number.
     pub(crate) fn long_string<'p>(
         &mut self,
@@ -76,6 +108,9 @@ impl<W: Write> Sink<W> {
         mut pieces: impl Iterator<Item = &'p [u8]>,
     ) -> io::Result<()> {
         assert!(len > NUMBER_BYTES_MAX, "a short string may have to be written as a number");
+        if self.compressor.is_some() && len <= GATHERED_BYTES_MAX {
+            return self.text(&pieces.collect::<Vec<_>>().concat());
+        }
         self.number(len as u64)?;
         pieces.try_for_each(|piece| self.bytes(piece))
     }

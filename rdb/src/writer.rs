@@ -28,6 +28,13 @@ impl<W: Write> Writer<W> {
         Writer::begin(output, VERSION_WITH_FUNCTIONS)
     }
 
+    /// Compresses strings by LZF where that makes them shorter, as every Redis reads them. Those of more
+    /// than 16 MB that come in pieces are written as they are.
+    pub fn compressing(mut self, compresses: bool) -> Writer<W> {
+        self.sink.set_compression(compresses);
+        self
+    }
+
     fn begin(output: W, version: u16) -> io::Result<Writer<W>> {
         let mut sink = Sink::new(output);
         sink.bytes(MAGIC)?;

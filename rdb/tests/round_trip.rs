@@ -134,8 +134,8 @@ fn read(file: &[u8]) -> Vec<Key> {
 
 proptest! {
     #[test]
-    fn a_file_comes_back_as_it_was_written(keys in keys()) {
-        let mut writer = Writer::new(Vec::new()).unwrap();
+    fn a_file_comes_back_as_it_was_written(keys in keys(), compresses in any::<bool>()) {
+        let mut writer = Writer::new(Vec::new()).unwrap().compressing(compresses);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         writer.about("7.0.15", now.as_secs(), 1 << 20).unwrap();
         writer.field("anything", "else").unwrap();
@@ -147,8 +147,8 @@ proptest! {
     }
 
     #[test]
-    fn a_file_with_functions_comes_back_as_it_was_written(keys in keys()) {
-        let mut writer = Writer::with_functions(Vec::new()).unwrap();
+    fn a_file_with_functions_comes_back_as_it_was_written(keys in keys(), compresses in any::<bool>()) {
+        let mut writer = Writer::with_functions(Vec::new()).unwrap().compressing(compresses);
         writer.function(b"a library").unwrap();
         write(&mut writer, &keys);
         let file = writer.finish().unwrap();
@@ -192,9 +192,15 @@ fn strings_of_every_length_and_numbers_at_every_edge_come_back() {
             Key { database: 0, name: text.into_bytes(), expiry_ms: None, value }
         })
         .collect();
-    let mut writer = Writer::new(Vec::new()).unwrap();
-    write(&mut writer, &keys);
-    assert_eq!(read(&writer.finish().unwrap()), keys);
+    let mut lengths = Vec::new();
+    for compresses in [false, true] {
+        let mut writer = Writer::new(Vec::new()).unwrap().compressing(compresses);
+        write(&mut writer, &keys);
+        let file = writer.finish().unwrap();
+        assert_eq!(read(&file), keys);
+        lengths.push(file.len());
+    }
+    assert!(lengths[1] < lengths[0] / 20, "{lengths:?}");
 }
 
 #[test]

@@ -48,6 +48,9 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
         if new.appendfsync != old.appendfsync {
             log_switch::set_sync_mode(store, new.appendfsync);
         }
+        if new.log_compression != old.log_compression {
+            log_switch::set_compression(store, new.log_compression);
+        }
         if new.appendonly != old.appendonly || new.appendfsync != old.appendfsync {
             log_switch::hold_for_log(server, store, new);
         }
@@ -76,6 +79,7 @@ pub(crate) fn open_doors(server: &Services, store: Store) {
     server.note_loaded(&store.engine);
     server.config.apply_current(|config| {
         log_switch::set_sync_mode(&store, config.appendfsync);
+        log_switch::set_compression(&store, config.log_compression);
         set_expiry_cycle(&store, config.hz);
         set_view_limits(&store, config);
         set_latency_target(&store, config);

@@ -125,7 +125,7 @@ fn tarn_config(store: &ConfigStore, pattern: &str) -> BTreeMap<String, String> {
 }
 
 /// Directives that Redis does not have.
-const ONLY_TARN: [&str; 32] = [
+const ONLY_TARN: [&str; 33] = [
     "analytics-max-memory",
     "analytics-threads",
     "auth-timeout",
@@ -141,6 +141,7 @@ const ONLY_TARN: [&str; 32] = [
     "log-compaction-file-percentage",
     "log-compaction-log-percentage",
     "log-compaction-min-size",
+    "log-compression",
     "log-dir",
     "log-file-size",
     "log-flushes-in-flight",

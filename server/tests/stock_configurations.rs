@@ -52,7 +52,7 @@ fn what_of_a_stock_file_is_not_obeyed_is_named_in_one_line() {
         assert_eq!(loaded.warnings, Vec::<String>::new(), "{file:?}");
         let line = loaded.disobeyed_line().unwrap();
         assert_eq!(line.lines().count(), 1);
-        for name in ["rdbcompression", "set-proc-title", "repl-diskless-sync"] {
+        for name in ["rdb-save-incremental-fsync", "set-proc-title", "repl-diskless-sync"] {
             assert!(loaded.disobeyed.contains(&name) && line.contains(name), "{file:?}: {line}");
         }
         for name in [

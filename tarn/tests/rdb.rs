@@ -320,16 +320,19 @@ fn functions_of_redis_are_read() {
 fn what_is_written_is_loaded_by_redis() {
     let Some((_server, mut client)) = redis() else { return };
     let keys = keys(&mut SmallRng::seed_from_u64(seed()), 200);
-    let mut writer = Writer::new(Vec::new()).unwrap();
-    writer.about("7.0.15", 1_700_000_000, 1 << 20).unwrap();
-    model::write(&mut writer, &keys);
-    let file = writer.finish().unwrap();
-    let path = dump_file(&mut client);
-    std::fs::write(&path, &file).unwrap();
-    ask_ok(&mut client, &["DEBUG", "RELOAD", "NOSAVE"]);
-    assert_same(&get_all(&mut client), &by_place(&keys));
+    let mut damaged = Vec::new();
+    for compresses in [true, false] {
+        let mut writer = Writer::new(Vec::new()).unwrap().compressing(compresses);
+        writer.about("7.0.15", 1_700_000_000, 1 << 20).unwrap();
+        model::write(&mut writer, &keys);
+        let file = writer.finish().unwrap();
+        let path = dump_file(&mut client);
+        std::fs::write(&path, &file).unwrap();
+        ask_ok(&mut client, &["DEBUG", "RELOAD", "NOSAVE"]);
+        assert_same(&get_all(&mut client), &by_place(&keys));
+        damaged = file;
+    }
 
-    let mut damaged = file;
     let at = damaged.len() / 2;
     damaged[at] ^= 1;
     assert!(Reader::new(&damaged[..], Unsupported::Refuse).is_ok_and(|mut reader| loop {

@@ -11,6 +11,8 @@ pub(super) struct Buffer {
     pub(super) bytes: Vec<u8>,
     /// Where it goes; `None`: it is freed.
     pub(super) home: Option<Sender<Vec<u8>>>,
+    /// What it was made of. It is held as long, so that no more is read ahead than there are buffers for.
+    pub(super) _made_of: Option<Arc<Buffer>>,
 }
 
 impl Drop for Buffer {
@@ -30,6 +32,18 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
+    /// Memory of its own.
+    pub(super) fn of(bytes: Vec<u8>) -> Chunk {
+        let range = 0..bytes.len();
+        Chunk { buffer: Some(Arc::new(Buffer { bytes, home: None, _made_of: None })), range }
+    }
+
+    /// The bytes that were made of this.
+    pub(super) fn made_into(self, bytes: Vec<u8>) -> Chunk {
+        let range = 0..bytes.len();
+        Chunk { buffer: Some(Arc::new(Buffer { bytes, home: None, _made_of: self.buffer })), range }
+    }
+
     /// Part of it.
     pub(super) fn part(&self, range: Range<usize>) -> Chunk {
         let (start, end) = (self.range.start + range.start, self.range.start + range.end);

@@ -22,9 +22,10 @@ use std::ops::RangeInclusive;
 use super::block::{BlockHeader, Stretch, padded_length, seal};
 use super::file::{LSN_END, NUMBERS_END};
 use super::format::{
-    BLOCK_ALIGN_BYTES, BLOCK_CONDENSED, BLOCK_HEADER_BYTES, BLOCK_TELLS, BLOCK_VOID, FormatError, put_varint,
-    take_varint,
+    BLOCK_ALIGN_BYTES, BLOCK_CONDENSED, BLOCK_HEADER_BYTES, BLOCK_LZ4, BLOCK_TELLS, BLOCK_VOID, FormatError,
+    put_varint, take_varint,
 };
+use super::packed::{Compression, Packed};
 use super::records::Records;
 use super::sizes::Sizes;
 use super::voids::{Void, Voids};
@@ -155,14 +156,28 @@ pub(super) struct Condensed {
 }
 
 impl Condensed {
-    /// Its bytes, in place of what is in `buffer`, at this offset of a file; and how many they are.
-    pub(super) fn seal(&self, file_id: u64, offset: u64, buffer: &mut Vec<u8>) -> u64 {
+    /// Its bytes, in place of what is in `buffer`, at this offset of a file; and how many they are before and
+    /// after they were compressed.
+    pub(super) fn seal(
+        &self,
+        file_id: u64,
+        offset: u64,
+        compression: Compression,
+        buffer: &mut Vec<u8>,
+    ) -> (u64, u64) {
         buffer.clear();
         buffer.resize(BLOCK_HEADER_BYTES, 0);
         buffer.extend_from_slice(&self.body);
         let length = padded_length(buffer.len(), offset, BLOCK_ALIGN_BYTES);
-        seal(buffer, self.header(file_id, length));
-        length
+        let mut header = self.header(file_id, length);
+        if compression == Compression::Lz4
+            && let Some(packed) = Packed::shorter(buffer, length, offset, BLOCK_ALIGN_BYTES)
+        {
+            (*buffer, header.length) = (packed.bytes, packed.length);
+            header.flags |= BLOCK_LZ4;
+        }
+        seal(buffer, header);
+        (length, header.length)
     }
 
     fn header(&self, file_id: u64, length: u64) -> BlockHeader {

@@ -27,7 +27,8 @@ use super::write::flusher::Flight;
 use super::write::pipeline::{Pipeline, State, Taken};
 use super::write::rescue::Rescue;
 use super::{
-    Appender, Group, Keeper, Log, LogError, LogOptions, Lost, OpenError, Sizes, SyncMode, give_identity,
+    Appender, Compression, Group, Keeper, Log, LogError, LogOptions, Lost, OpenError, Sizes, SyncMode,
+    give_identity,
 };
 use crate::io::{Crash, Disk, Fault, SimDisk, SimOptions, seeds};
 use crate::record::{Change, Lsn, Write};
@@ -123,6 +124,8 @@ struct World {
     is_refused: bool,
     /// Lives in which something came back that lacked what was acknowledged.
     losses: u64,
+    /// Blocks that were written compressed.
+    packed: u64,
 }
 
 /// How a device breaks its word.
@@ -142,6 +145,7 @@ impl World {
             (0..rng.random_range(1..=3)).map(|index| PathBuf::from(format!("/log{index}"))).collect();
         let mut options = LogOptions::new(directories);
         options.mode = any_mode(&mut rng);
+        options.compression = any_compression(&mut rng);
         options.file_bytes = rng.random_range(1_024..24_000);
         options.sizes = Sizes::SMALL;
         options.flushes_in_flight = rng.random_range(1..=4);
@@ -162,6 +166,7 @@ impl World {
             breaks,
             is_refused,
             losses,
+            packed: 0,
         }
     }
 
@@ -298,6 +303,7 @@ impl World {
                 _ = pipeline.begin_to_leave(last);
             }
             90..92 => pipeline.set_mode(any_mode(&mut self.rng)),
+            97 if self.rng.random_bool(0.3) => pipeline.set_compression(any_compression(&mut self.rng)),
             92..93 => pipeline.claim(),
             93..94 if under.is_empty() => {
                 (0..self.rng.random_range(1..4)).for_each(|_| self.compact(pipeline));
@@ -369,7 +375,11 @@ impl World {
                 1..5 => 700,
                 _ => 20,
             };
-            let bytes: Vec<u8> = (0..length).map(|_| self.rng.random()).collect();
+            let mut bytes: Vec<u8> = (0..length).map(|_| self.rng.random()).collect();
+            if self.rng.random() {
+                // These can be compressed.
+                bytes.fill(b'x');
+            }
             let change = Change::Put { value: bytes.into(), expiry: None };
             writes.push(Write::Key { db: 0, key: self.rng.random::<[u8; 8]>().to_vec().into(), change });
             group.push(writes.last().unwrap());
@@ -458,6 +468,7 @@ impl World {
                 .iter()
                 .take_while(|block| matches!(block.progress, Progress::Written | Progress::Durable));
             self.written = self.written.max(written.last().map_or(Lsn::ZERO, |block| block.last));
+            self.packed += pipeline.status().packed_blocks;
         }
         if crash == Crash::PowerLoss || std::mem::take(&mut self.drops) {
             self.written = Lsn::ZERO;
@@ -489,6 +500,10 @@ impl World {
         }
         options
     }
+}
+
+fn any_compression(rng: &mut SmallRng) -> Compression {
+    if rng.random_bool(0.7) { Compression::Lz4 } else { Compression::No }
 }
 
 fn any_mode(rng: &mut SmallRng) -> SyncMode {
@@ -526,7 +541,7 @@ fn owned(write: Write<'_>) -> Write<'static> {
 
 #[test]
 fn whatever_happens_a_legal_state_comes_back() {
-    let mut lives = 0;
+    let (mut lives, mut packed) = (0, 0);
     for seed in seeds(seed_count()) {
         let mut world = World::new(seed);
         for _ in 0..world.rng.random_range(2..6) {
@@ -535,8 +550,10 @@ fn whatever_happens_a_legal_state_comes_back() {
         }
         world.disk.set_options(SimOptions::default());
         assert!(world.open(seed).is_some(), "seed {seed}: an undisturbed opening succeeds");
+        packed += world.packed;
     }
-    println!("{lives} lives");
+    println!("{lives} lives, {packed} compressed blocks");
+    assert!(packed > lives, "{packed} blocks in {lives} lives were compressed");
 }
 
 /// The results of worlds whose device loses acknowledged writes.

@@ -31,9 +31,11 @@ pub(super) const BLOCK_CONDENSED: u32 = 4;
 pub(super) const BLOCK_TELLS: u32 = 8;
 /// Of the blocks that a condensed block stands for nothing is left, and others may tell so, too.
 pub(super) const BLOCK_VOID: u32 = 16;
+/// The body of the block is compressed: see `packed`.
+pub(super) const BLOCK_LZ4: u32 = 32;
 /// All flags of a block that this version knows.
 pub(super) const BLOCK_FLAGS_KNOWN: u32 =
-    BLOCK_CLOSED | BLOCK_CLAIM | BLOCK_CONDENSED | BLOCK_TELLS | BLOCK_VOID;
+    BLOCK_CLOSED | BLOCK_CLAIM | BLOCK_CONDENSED | BLOCK_TELLS | BLOCK_VOID | BLOCK_LZ4;
 
 /// The kinds of records; the second byte holds the flags.
 pub(super) mod kind {
@@ -108,6 +110,9 @@ pub enum FormatError {
     /// The records do not end where the block does.
     #[error("the block holds other records than its header says")]
     BadCount,
+    /// The body of a compressed block cannot be decompressed to the length that it says.
+    #[error("a compressed block does not have the length that it says")]
+    BadPacking,
 }
 
 /// Appends an integer in groups of seven bits, lowest first, the high bit of a byte saying that more follow.

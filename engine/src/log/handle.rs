@@ -12,6 +12,7 @@ use super::format::{BLOCK_CLOSED, FILE_HEADER_BYTES};
 use super::open::identity::{remove_if_there, remove_pending, write_pending};
 use super::open::reader::{Finished, Reader, Recovered};
 use super::options::{LogOptions, SyncMode};
+use super::packed::Compression;
 use super::voids::Voids;
 use super::write::appender::Appender;
 use super::write::durable::Durable;
@@ -73,6 +74,11 @@ impl Log {
     /// Changes when records become durable, from now on; what waits is synced at once.
     pub fn set_mode(&self, mode: SyncMode) {
         self.pipeline.set_mode(mode);
+    }
+
+    /// Changes how blocks are written, from now on.
+    pub fn set_compression(&self, compression: Compression) {
+        self.pipeline.set_compression(compression);
     }
 
     /// Makes durable what has been appended so far, whatever the mode, and returns the newest of it. Waits

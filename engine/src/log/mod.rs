@@ -23,6 +23,7 @@ mod limit_tests;
 mod model;
 mod open;
 mod options;
+mod packed;
 #[cfg(test)]
 mod record_tests;
 mod records;
@@ -50,6 +51,7 @@ pub use open::reader::{OpenProgress, Reader, Recovered};
 pub use open::source::Lost;
 pub use open::survey::{FileSurvey, Survey};
 pub use options::{LogOptions, SyncMode};
+pub use packed::Compression;
 pub use records::{Record, Records};
 pub use sizes::Sizes;
 pub use write::appender::Appender;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::packed::Compression;
 use super::sizes::Sizes;
 use crate::io::{Clock, SystemClock};
 use crate::record::Lsn;
@@ -37,6 +38,8 @@ pub struct LogOptions {
     pub directories: Vec<PathBuf>,
     /// When records become durable; can be changed later.
     pub mode: SyncMode,
+    /// How blocks are written; can be changed later.
+    pub compression: Compression,
     /// Length at which a file is left for the next one.
     pub file_bytes: u64,
     /// How many blocks of one directory may be on their way to the disk at a time.
@@ -58,6 +61,7 @@ impl LogOptions {
         LogOptions {
             directories,
             mode: SyncMode::EverySec,
+            compression: Compression::No,
             file_bytes: 64 << 20,
             flushes_in_flight: 4,
             backlog_bytes_limit: 64 << 20,

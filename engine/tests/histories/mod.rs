@@ -19,7 +19,7 @@ use tarn_engine::scrub::Scrubbed;
 use tarn_engine::session::Access;
 use tarn_engine::value::stream::{self, StreamId, StreamRef, element};
 use tarn_engine::value::{ImageBuilder, ValueRef, elements_of};
-use tarn_engine::{Background, CommitError, Engine, Preparation};
+use tarn_engine::{Background, CommitError, Compression, Engine, Preparation};
 use tarn_engine::{KeyHash, ScanBudget};
 
 pub(crate) const KINDS: [Kind; 7] =
@@ -471,6 +471,7 @@ pub(crate) fn options(rng: &mut SmallRng) -> LogOptions {
     options.file_bytes =
         [rng.random_range(900..4_000), rng.random_range(4_000..20_000)][rng.random_range(0..2)];
     options.sizes = Sizes::SMALL;
+    options.compression = if rng.random() { Compression::Lz4 } else { Compression::No };
     options
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use tarn_engine::io::{SimDisk, SimOptions};
-use tarn_engine::log::{Group, LogOptions, SyncMode};
+use tarn_engine::log::{Compression, Group, LogOptions, SyncMode};
 use tarn_engine::record::{Change, Kind, Lsn, Side, Write};
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::value::ImageBuilder;
@@ -25,12 +25,13 @@ pub struct Written {
     pub groups: Vec<Vec<Write<'static>>>,
 }
 
-/// One directory or two, closed in the end or just left.
-pub static SHAPES: [LazyLock<Written>; 4] = [
-    LazyLock::new(|| written(1, false)),
-    LazyLock::new(|| written(1, true)),
-    LazyLock::new(|| written(2, false)),
-    LazyLock::new(|| written(2, true)),
+/// One directory or two, closed in the end or just left; and one whose blocks are compressed.
+pub static SHAPES: [LazyLock<Written>; 5] = [
+    LazyLock::new(|| written(1, false, Compression::No)),
+    LazyLock::new(|| written(1, true, Compression::No)),
+    LazyLock::new(|| written(2, false, Compression::No)),
+    LazyLock::new(|| written(2, true, Compression::No)),
+    LazyLock::new(|| written(1, false, Compression::Lz4)),
 ];
 
 /// Which directory takes a block is a race. A log is written again until its blocks lie as they did in other
@@ -39,10 +40,11 @@ const ATTEMPTS: usize = 500;
 /// How often it is opened and written on.
 const LIVES: usize = 3;
 
-fn written(directories: usize, close: bool) -> Written {
+fn written(directories: usize, close: bool, compression: Compression) -> Written {
     let paths: Vec<PathBuf> = ["/a", "/b"][..directories].iter().map(PathBuf::from).collect();
     let mut options = LogOptions::new(paths.clone());
     options.mode = SyncMode::Always;
+    options.compression = compression;
     options.flushes_in_flight = 1;
     options.file_bytes = 8 << 10;
     // Two blocks a life are few enough for chance to deal them out as wanted.

@@ -260,6 +260,7 @@ fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
         report.line("log_failure", error);
     }
     if let Some(log) = &figures.log {
+        report.line("log_compression", setting(cx.server, "log-compression"));
         log_fields(report, log, &figures);
         compaction_fields(report, &figures);
         damage_fields(report, &figures);
@@ -286,6 +287,9 @@ fn log_fields(report: &mut Report, log: &LogStatus, figures: &Persistence) {
     report.line("log_appended_bytes", log.bytes_accepted);
     report.line("log_flushed_bytes", log.bytes_written());
     report.line("log_write_amplification", format_args!("{:.2}", figures.write_amplification()));
+    report.line("log_compressed_blocks", log.packed_blocks);
+    report.line("log_compressed_bytes_before", log.packed_bytes_before);
+    report.line("log_compressed_bytes_after", log.packed_bytes_after);
     report.line("log_failures", log.failures);
     if let Some((at, error)) = &log.last_error {
         report.line("log_last_error", error);

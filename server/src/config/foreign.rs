@@ -17,9 +17,8 @@ pub(super) const REFUSED_ORDERS: &[(&str, &str)] = &[
     ("sentinel", "there is no sentinel mode; remove the line"),
 ];
 
-pub(super) const ONE_WAY: Home = Home::Inert(
-    "RDB files are written uncompressed, with a checksum and one sync at the end, and checked when read",
-);
+pub(super) const ONE_WAY: Home =
+    Home::Inert("RDB files are written with a checksum and one sync at the end, and checked when read");
 const NO_AOF: Home =
     Home::Inert("the log has its own files and is compacted in its own way, see log-dir and log-compaction");
 pub(super) const NO_REPLICATION: Home = Home::Inert("there is no replication yet");
@@ -81,7 +80,6 @@ pub(super) static FOREIGN: &[D] = &[
     fixed("socket-mark-id", int(0, u32::MAX as i64), "0", only("sockets cannot be marked; leave it 0")),
 
     // Files of Redis's persistence.
-    inert("rdbcompression", BIT, "yes", ONE_WAY),
     fixed("rdbchecksum", BIT, "yes", ONE_WAY).does("yes"),
     inert("rdb-del-sync-files", BIT, "no", NO_REPLICATION),
     inert("rdb-save-incremental-fsync", BIT, "yes", ONE_WAY),

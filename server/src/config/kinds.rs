@@ -102,6 +102,16 @@ choice! {
 }
 
 choice! {
+    /// How the blocks of the log are written.
+    LogCompression {
+        /// As they are.
+        No = "no",
+        /// Compressed by LZ4, where that makes them shorter.
+        Lz4 = "lz4",
+    }
+}
+
+choice! {
     /// How a checkpoint gets the store as of one instant.
     CheckpointMode {
         /// All of it is read through a view.

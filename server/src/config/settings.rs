@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::cores::Cores;
 use super::kinds::{
     AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, DebugAccess, FileName, LogCompaction,
-    LogLevel, MetricsAuth, OutputBufferLimits, SaveRules, SqlTls, Supervised, settled,
+    LogCompression, LogLevel, MetricsAuth, OutputBufferLimits, SaveRules, SqlTls, Supervised, settled,
 };
 use super::notifications::EventClasses;
 use super::shape::Value;
@@ -110,6 +110,8 @@ pub struct Config {
     pub checkpoint_mode: CheckpointMode,
     /// The format of checkpoints.
     pub checkpoint_format: CheckpointFormat,
+    /// Whether strings in RDB files are compressed.
+    pub rdbcompression: bool,
     /// The RDB file, in `dir`.
     pub(super) dbfilename: FileName,
     /// How hard checkpoints work.
@@ -136,6 +138,8 @@ pub struct Config {
     pub log_compaction_log_percentage: u64,
     /// Length up to which the log is not compacted unasked.
     pub log_compaction_min_bytes: usize,
+    /// How the blocks of the log are written.
+    pub log_compression: LogCompression,
     /// Bytes of the log and the checkpoint that are read again in a second, to find damage; 0 for none.
     pub log_scrub_bytes_per_second: usize,
     /// Length at which a log file is left for the next one.
@@ -357,6 +361,7 @@ impl Config {
             checkpoint_mode: CheckpointMode::default(),
             checkpoint_format: CheckpointFormat::default(),
             dbfilename: FileName::default(),
+            rdbcompression: false,
             checkpoint_pace: CheckpointPace::default(),
             background_latency_target_us: 500,
             serve_while_loading: false,
@@ -371,6 +376,7 @@ impl Config {
             log_scrub_bytes_per_second: 0,
             log_file_bytes: 0,
             log_compaction: LogCompaction::default(),
+            log_compression: LogCompression::default(),
             backup_dir_setting: Vec::new(),
             backup_max: 0,
             client_output_buffer_limit: OutputBufferLimits::default(),

@@ -4,7 +4,7 @@
 use super::directive::{BYTES_MAX, Directive, Home, INT_MAX, int, memory};
 use super::kinds::{
     AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass, DebugAccess, LogCompaction,
-    LogLevel, MetricsAuth, SqlTls, Stored, Supervised,
+    LogCompression, LogLevel, MetricsAuth, SqlTls, Stored, Supervised,
 };
 use super::settings::{Config, DATABASES_MAX};
 use super::shape::Shape;
@@ -164,6 +164,8 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::at_start("dbfilename", Shape::Text, "dump.rdb", field!(dbfilename),
         "name of the RDB file in dir: checkpoint-format rdb writes it, and a start that finds neither a \
          checkpoint nor a log makes a checkpoint of it").protected(),
+    Directive::run_time("rdbcompression", Shape::Bool, "yes", field!(rdbcompression),
+        "whether strings in RDB files are compressed by LZF, where that makes them shorter"),
     Directive::run_time("checkpoint-pace", Shape::Choice(CheckpointPace::NAMES), "quiet",
         field!(checkpoint_pace),
         "whether checkpoints rest while clients wait (background-latency-target-us), or work as fast as they \
@@ -203,6 +205,11 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "length up to which the log is not compacted unasked. Of removals and of changes within lists and \
          strings nobody knows what they would give back; so whatever the percentages say, all full files \
          are compacted when the log is twice as long as after the last time, and as this"),
+    Directive::run_time("log-compression", Shape::Choice(LogCompression::NAMES), "no",
+        field!(log_compression),
+        "lz4: new blocks of the log, and those that compaction writes, are compressed where that makes them \
+         shorter; blocks of both kinds are read, whatever this says. Programs from before this directive \
+         refuse a log with compressed blocks"),
     Directive::run_time("log-scrub-bytes-per-second", memory(0, BYTES_MAX), "1048576",
         field!(log_scrub_bytes_per_second),
         "bytes of full log files and of the checkpoint that are read again from the device in a second, to \

@@ -21,10 +21,10 @@ use tarn_engine::backup;
 use tarn_engine::checkpoint::Source;
 use tarn_engine::io::{DiskError, OnOneLine, OsDisk};
 use tarn_engine::record::Lsn;
-use tarn_engine::{Log, LogError, LogOptions, OpenError, Recovered, SyncMode};
+use tarn_engine::{Compression, Log, LogError, LogOptions, OpenError, Recovered, SyncMode};
 use thiserror::Error;
 
-use crate::config::{AppendFsync, Config};
+use crate::config::{AppendFsync, Config, LogCompression};
 use crate::shared::Shared;
 use crate::store::{OpenLog, Store};
 
@@ -43,6 +43,7 @@ pub(crate) enum SwitchError {
 pub(crate) fn options(config: &Config) -> LogOptions {
     let mut options = LogOptions::new(config.log_dirs());
     options.mode = sync_mode(config.appendfsync);
+    options.compression = compression(config.log_compression);
     options.flushes_in_flight = config.log_flushes_in_flight;
     options.backlog_bytes_limit = config.log_backlog_limit_bytes;
     options.file_bytes = config.log_file_bytes as u64;
@@ -55,6 +56,22 @@ fn sync_mode(appendfsync: AppendFsync) -> SyncMode {
         AppendFsync::Always => SyncMode::Always,
         AppendFsync::EverySec => SyncMode::EverySec,
         AppendFsync::No => SyncMode::No,
+    }
+}
+
+/// How blocks are written for a value of `log-compression`.
+fn compression(log_compression: LogCompression) -> Compression {
+    match log_compression {
+        LogCompression::No => Compression::No,
+        LogCompression::Lz4 => Compression::Lz4,
+    }
+}
+
+/// Brings `log-compression` into force.
+pub(crate) fn set_compression(store: &Store, log_compression: LogCompression) {
+    let Some(open) = &*store.log.load() else { return };
+    if let Some(log) = open.log.lock().as_ref() {
+        log.set_compression(compression(log_compression));
     }
 }
 
@@ -195,6 +212,7 @@ fn switch_on(server: &Shared, store: &Store, config: &Config) -> Result<(), Swit
         server.config.apply_current(|config| {
             store.log.store(Some(open.clone()));
             set_sync_mode(store, config.appendfsync);
+            set_compression(store, config.log_compression);
         });
         if store.engine.start_logging(&appender) {
             return Ok(());

@@ -21,15 +21,24 @@ use crate::observe::process::Heap;
 use crate::persist::rdb::{rdb_kind, value_len, write_value};
 use crate::version::REDIS_VERSION;
 
-/// Writes the store as of now to `path`, with libraries of functions, whose sources these are, in the place
-/// of what is there. On an error that is as it was.
+/// What a file has beside the keys, and how it is written.
+#[derive(Clone, Copy)]
+pub(crate) struct Form<'f> {
+    /// The sources of libraries of functions.
+    pub functions: &'f [&'f [u8]],
+    /// Whether strings are compressed.
+    pub compresses: bool,
+    /// When it is written.
+    pub unix_ms: UnixMs,
+}
+
+/// Writes the store as of now to `path`, in the place of what is there. On an error that is as it was.
 pub(crate) fn save(
     engine: &Engine,
-    functions: &[&[u8]],
+    form: Form<'_>,
     path: &Path,
     pace: Pace,
     progress: &Progress,
-    unix_ms: UnixMs,
 ) -> Result<Taken, CheckpointError> {
     let clock = Source::clock(engine);
     let began = clock.monotonic();
@@ -39,7 +48,7 @@ pub(crate) fn save(
     let cut = elapsed();
     progress.begin((0..view.databases()).map(|db| view.keys(db as u8) as u64).sum());
     let mut pacer = Pacer::new(pace, progress, engine);
-    let Counts { keys, .. } = write(view, functions, unix_ms, &mut file, &mut |keys, bytes| {
+    let Counts { keys, .. } = write(view, form, &mut file, &mut |keys, bytes| {
         progress.keys.store(keys, Ordering::Relaxed);
         progress.bytes.store(bytes, Ordering::Relaxed);
         pacer.rest_if_due()
@@ -63,8 +72,7 @@ pub(crate) struct Counts {
 /// them: who loads the file deletes them.
 pub(crate) fn write<E: From<Cancelled> + From<DiskError>>(
     mut view: View,
-    functions: &[&[u8]],
-    unix_ms: UnixMs,
+    form: Form<'_>,
     file: &mut NewFile,
     after_part: &mut dyn FnMut(u64, u64) -> Result<(), E>,
 ) -> Result<Counts, E> {
@@ -72,8 +80,9 @@ pub(crate) fn write<E: From<Cancelled> + From<DiskError>>(
     let failed = |error| DiskError::new("write", &unfinished, error);
     let bytes = AtomicU64::new(0);
     let counted = Counted { file: &mut file.file, bytes: &bytes };
+    let Form { functions, compresses, unix_ms } = form;
     let begun = if functions.is_empty() { Writer::new(counted) } else { Writer::with_functions(counted) };
-    let mut writer = begun.map_err(failed)?;
+    let mut writer = begun.map_err(failed)?.compressing(compresses);
     writer.about(REDIS_VERSION, unix_ms / 1000, Heap::now().allocated).map_err(failed)?;
     functions.iter().try_for_each(|source| writer.function(source)).map_err(failed)?;
     let (mut counts, mut selected) = (Counts::default(), None);

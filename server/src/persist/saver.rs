@@ -15,7 +15,7 @@ use tarn_engine::lock::{Condvar, Mutex, rank};
 
 use crate::config::{self, CheckpointFormat, CheckpointPace, Config};
 use crate::persist::log_switch::{self, SwitchError};
-use crate::persist::rdb_file;
+use crate::persist::rdb_file::{self, Form};
 use crate::shared::Shared;
 
 /// After a failure the rules wait so long before they try again.
@@ -419,7 +419,8 @@ pub(crate) fn take(
         let (path, unix_ms) = (config.rdb_path(), server.clock.unix_ms());
         let libraries = server.scripts.functions.now();
         let sources: Vec<&[u8]> = libraries.iter().map(|library| library.source()).collect();
-        let saved = rdb_file::save(engine, &sources, &path, pace, checkpoints.progress(), unix_ms)?;
+        let form = Form { functions: &sources, compresses: config.rdbcompression, unix_ms };
+        let saved = rdb_file::save(engine, form, &path, pace, checkpoints.progress())?;
         retire_log(server, &config);
         return Ok(saved);
     }

@@ -34,6 +34,7 @@ use crate::log::error::{CompactionError, Damage, LogError};
 use crate::log::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
 use crate::log::format::FILE_HEADER_BYTES;
 use crate::log::open::identity::remove_if_there;
+use crate::log::packed::body_of;
 use crate::log::voids::Void;
 use crate::log::write::appender::Appender;
 use crate::log::write::pipeline::Pipeline;
@@ -245,7 +246,8 @@ impl Appender {
                         continue;
                     }
                 };
-                let mut records = body;
+                let body = body_of(&header, body).map_err(|error| not_understood(file, &error))?;
+                let mut records = &body[..];
                 let table = Table::of(&header, &mut records).map_err(|error| not_understood(file, &error))?;
                 let part = Part { table, first: header.first, count: header.count, records };
                 compacted.records_before += u64::from(header.count);
@@ -255,11 +257,11 @@ impl Appender {
                 if !keeper.moved(header.length) {
                     return Err(CompactionError::Stopped);
                 }
-                copy.write_all(&mut condenser, keeper)?;
+                copy.write_all(&mut condenser, &self.pipeline, keeper)?;
             }
         }
         condenser.finish();
-        copy.write_all(&mut condenser, keeper)?;
+        copy.write_all(&mut condenser, &self.pipeline, keeper)?;
         // What took the place of a record that was dropped has to be as safe as that was.
         keeper.settle(self, self.last())?;
         let durable = self.pipeline.durable.sequence();
@@ -304,10 +306,13 @@ impl Copy {
     fn write_all(
         &mut self,
         condenser: &mut Condenser<'_>,
+        pipeline: &Pipeline,
         keeper: &mut dyn Keeper,
     ) -> Result<(), CompactionError> {
         for block in condenser.full.drain(..) {
-            let length = block.seal(self.file_id, self.offset, &mut self.buffer);
+            let compression = pipeline.compression();
+            let (raw, length) = block.seal(self.file_id, self.offset, compression, &mut self.buffer);
+            pipeline.packing.note(raw, length);
             self.outgoing.push(&self.buffer)?;
             self.offset += length;
             self.contents.add(block.sequence, block.first, Lsn(block.first.0 + block.lsns - 1));

@@ -122,8 +122,7 @@ impl Ahead {
         {
             bytes.extend_from_slice(&piece.buffer.bytes[piece.range.clone()]);
         }
-        let range = 0..bytes.len();
-        Ok(Chunk { buffer: Some(Arc::new(Buffer { bytes, home: None })), range })
+        Ok(Chunk::of(bytes))
     }
 
     fn next_piece(&mut self) -> DiskResult<Option<Piece>> {
@@ -223,7 +222,7 @@ impl Buffers {
             }
             Err(_) => self.free.recv().expect("the way home is open as long as this is"),
         };
-        Buffer { bytes, home: Some(self.home.clone()) }
+        Buffer { bytes, home: Some(self.home.clone()), _made_of: None }
     }
 }
 

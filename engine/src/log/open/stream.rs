@@ -1,6 +1,7 @@
 //! Reads one directory: a thread checks what was read ahead, and finds the next intact block after a damaged
 //! stretch.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +15,10 @@ use crate::log::block::{Block, BlockFault, BlockHeader};
 use crate::log::chunk::Chunk;
 use crate::log::condensed::{Table, Told};
 use crate::log::error::{Damage, OpenError};
-use crate::log::format::{BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES};
+use crate::log::format::{
+    BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES, FormatError,
+};
+use crate::log::packed::body_of;
 use crate::log::sizes::Sizes;
 
 /// Messages that wait to be merged, at most. They hold buffers, which bound them better.
@@ -185,12 +189,17 @@ impl Scan<'_> {
             Ok(()) => {
                 self.end_fault();
                 if header.sequence <= self.file.sequence_limit {
-                    let mut body = chunk.part(at + BLOCK_HEADER_BYTES..at + length - BLOCK_TRAILER_BYTES);
-                    let mut rest = &body[..];
-                    let table = Table::of(&header, &mut rest).map_err(|error| OpenError::TooNew {
+                    let not_understood = |error: FormatError| OpenError::TooNew {
                         path: self.file.path.to_path_buf(),
                         reason: format!("the block at byte {offset}: {error}"),
-                    })?;
+                    };
+                    let mut body = chunk.part(at + BLOCK_HEADER_BYTES..at + length - BLOCK_TRAILER_BYTES);
+                    let unpacked = body_of(&header, &body).map_err(not_understood)?;
+                    if let Cow::Owned(bytes) = unpacked {
+                        body = body.made_into(bytes);
+                    }
+                    let mut rest = &body[..];
+                    let table = Table::of(&header, &mut rest).map_err(not_understood)?;
                     body = body.part(body.len() - rest.len()..body.len());
                     let Table { own, is_void, voids } = table;
                     let file = self.file.index;

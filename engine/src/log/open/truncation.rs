@@ -26,6 +26,7 @@ use crate::io::{Disk, DiskFile, DiskResult};
 use crate::log::condensed::Condenser;
 use crate::log::error::OpenError;
 use crate::log::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
+use crate::log::packed::Compression;
 use crate::log::sizes::Sizes;
 use crate::log::voids::Voids;
 use crate::record::Lsn;
@@ -135,7 +136,7 @@ fn tell_voids(disk: &dyn Disk, source: &mut Source) -> DiskResult<()> {
     condenser.finish();
     let (mut offset, mut buffer) = (tally.kept_bytes, Vec::new());
     for block in condenser.full.drain(..) {
-        let length = block.seal(file.header.file_id, offset, &mut buffer);
+        let (_, length) = block.seal(file.header.file_id, offset, Compression::No, &mut buffer);
         replacement.write_all_at(&buffer, offset)?;
         offset += length;
     }

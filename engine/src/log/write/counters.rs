@@ -14,6 +14,25 @@ pub(in crate::log) struct Counters {
     pub(in crate::log) failures: AtomicU64,
 }
 
+/// What compression has saved so far, of flushes and compactions.
+#[derive(Debug, Default)]
+pub(in crate::log) struct Packing {
+    pub(in crate::log) blocks: AtomicU64,
+    pub(in crate::log) bytes_before: AtomicU64,
+    pub(in crate::log) bytes_after: AtomicU64,
+}
+
+impl Packing {
+    /// Counts a block that compression has made shorter, if it has.
+    pub(in crate::log) fn note(&self, before: u64, after: u64) {
+        if after < before {
+            self.blocks.fetch_add(1, Ordering::Relaxed);
+            self.bytes_before.fetch_add(before, Ordering::Relaxed);
+            self.bytes_after.fetch_add(after, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Counters {
     /// Counts a block of `bytes` bytes.
     pub(in crate::log) fn note_block(&self, bytes: u64) {

@@ -163,6 +163,13 @@ impl Durable {
         ledger.durable
     }
 
+    /// Notes that a block that a flight still has is shorter than its place was.
+    pub(in crate::log) fn shorten(&self, sequence: u64, length: u64) {
+        if let Some(pending) = self.shared.ledger.lock().get(sequence) {
+            pending.length = length;
+        }
+    }
+
     /// Notes how far a block has come that a flight has let go, and keeps its bytes until it is settled. If
     /// with them more than `keep_max` are kept, the oldest are not. Returns what is not kept, and how many
     /// bytes are.

@@ -15,6 +15,7 @@ use crate::lock::{MutexGuard, rank};
 use crate::log::block::{BlockHeader, seal};
 use crate::log::file::LogFile;
 use crate::log::format::BLOCK_HEADER_BYTES;
+use crate::log::packed::Compression;
 use crate::record::Lsn;
 
 /// How long records may gather before they are written, when nobody waits for the disk.
@@ -47,9 +48,12 @@ impl Flight {
     }
 
     /// Writes a block; says whether the operating system has it now.
-    pub(in crate::log) fn write(self, pipeline: &Pipeline, taken: Taken) -> bool {
-        let Taken { mut bytes, file, offset, sequence, first, count, durable, length, flags } = taken;
-        let body_bytes = (bytes.len() - BLOCK_HEADER_BYTES) as u64;
+    pub(in crate::log) fn write(self, pipeline: &Pipeline, mut taken: Taken) -> bool {
+        let body_bytes = (taken.bytes.len() - BLOCK_HEADER_BYTES) as u64;
+        if pipeline.compression() == Compression::Lz4 {
+            pipeline.compress(&mut taken);
+        }
+        let Taken { mut bytes, file, offset, sequence, first, count, durable, length, flags, .. } = taken;
         let file_id = file.header.file_id;
         seal(
             &mut bytes,

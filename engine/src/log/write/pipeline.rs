@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::counters::Counters;
+use super::counters::{Counters, Packing};
 use super::durable::{Durable, Pending, Progress, Released, Standing, Waker};
 use crate::io::{Clock, Closer, Disk, DiskError};
 use crate::lock::{Condvar, Mutex, RwLock, rank};
@@ -27,6 +27,7 @@ use crate::log::error::LogError;
 use crate::log::file::{Era, FileTemplate, LogFile};
 use crate::log::format::{BLOCK_ALIGN_BYTES, BLOCK_CLAIM, BLOCK_HEADER_BYTES, FILE_HEADER_BYTES};
 use crate::log::options::{LogOptions, SyncMode};
+use crate::log::packed::Compression;
 use crate::log::sizes::Sizes;
 use crate::log::threads::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use crate::log::voids::Voids;
@@ -55,6 +56,8 @@ pub(in crate::log) struct Pipeline {
     /// The keeper may have something to do; used with `active`.
     pub(in crate::log) chores: Condvar,
     mode: AtomicU8,
+    compression: AtomicU8,
+    pub(in crate::log) packing: Packing,
     /// Somebody waits, whatever the mode, until all up to this `Lsn` is durable.
     demanded: AtomicU64,
     /// Somebody wants what is there to be synced within a second, whatever the mode.
@@ -181,6 +184,8 @@ pub(in crate::log) struct Taken {
     pub(in crate::log) durable: u64,
     pub(in crate::log) length: u64,
     pub(in crate::log) flags: u32,
+    /// The next block begins at a multiple of it.
+    pub(in crate::log) align: usize,
 }
 
 impl Pipeline {
@@ -202,6 +207,8 @@ impl Pipeline {
             full: Condvar::new(),
             chores: Condvar::new(),
             mode: AtomicU8::new(options.mode as u8),
+            compression: AtomicU8::new(options.compression as u8),
+            packing: Packing::default(),
             demanded: AtomicU64::new(0),
             wants_sync: AtomicBool::new(false),
             template,
@@ -233,6 +240,15 @@ impl Pipeline {
         // What was written under the old mode is synced by the keeper; a flight that finishes now looks at
         // the mode again.
         self.hurry();
+    }
+
+    /// How blocks are written from now on.
+    pub(in crate::log) fn compression(&self) -> Compression {
+        Compression::from_u8(self.compression.load(Ordering::Relaxed))
+    }
+
+    pub(in crate::log) fn set_compression(&self, compression: Compression) {
+        self.compression.store(compression as u8, Ordering::Relaxed);
     }
 
     /// Has everything up to `lsn` made durable as under `Always`.
@@ -370,7 +386,7 @@ impl Pipeline {
             bytes: None,
             taken_at,
         });
-        Some(Taken { bytes, file, offset, sequence, first, count, durable, length, flags })
+        Some(Taken { bytes, file, offset, sequence, first, count, durable, length, flags, align })
     }
 
     /// Whether a directory could take the active buffer, of those with an idle flight or of all. None could
@@ -434,7 +450,7 @@ impl Pipeline {
     }
 
     /// Gives buffers back.
-    fn give_back(&self, released: Released) {
+    pub(in crate::log) fn give_back(&self, released: Released) {
         // A thread that rescues a block still has it.
         let buffers = released.into_iter().filter_map(|bytes| Arc::try_unwrap(bytes).ok());
         let mut buffers: Vec<_> = buffers.filter(|bytes| bytes.capacity() <= SPARE_BYTES_MAX).collect();

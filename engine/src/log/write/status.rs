@@ -11,6 +11,7 @@ use crate::io::{DiskError, DiskResult};
 use crate::log::error::LogError;
 use crate::log::file::LogFile;
 use crate::log::options::SyncMode;
+use crate::log::packed::Compression;
 use crate::record::{Lsn, UnixMs};
 
 /// How a log is doing.
@@ -18,6 +19,14 @@ use crate::record::{Lsn, UnixMs};
 pub struct LogStatus {
     /// When records become durable.
     pub mode: SyncMode,
+    /// How blocks are written.
+    pub compression: Compression,
+    /// Blocks written compressed since the log was opened, by flushes and compactions.
+    pub packed_blocks: u64,
+    /// Their bytes on disk, had they not been compressed.
+    pub packed_bytes_before: u64,
+    /// Their bytes on disk.
+    pub packed_bytes_after: u64,
     /// Since when, and why, no records are taken; `None` if all is well.
     pub failed: Option<(UnixMs, LogError)>,
     /// How often the log has failed since it was opened.
@@ -135,6 +144,10 @@ impl Pipeline {
         let durable = self.durable.lsn();
         LogStatus {
             mode: self.mode(),
+            compression: self.compression(),
+            packed_blocks: self.packing.blocks.load(Ordering::Relaxed),
+            packed_bytes_before: self.packing.bytes_before.load(Ordering::Relaxed),
+            packed_bytes_after: self.packing.bytes_after.load(Ordering::Relaxed),
             failed,
             failures: self.failures.load(Ordering::Relaxed),
             last_error,

@@ -17,7 +17,7 @@ use tarn_engine::recovery::{self, Progress};
 
 use super::{Place, Stage, TransferError, disk};
 use crate::persist::log_switch::{self, Tail};
-use crate::persist::rdb_file::{self, Counts, NewFile};
+use crate::persist::rdb_file::{self, Counts, Form, NewFile};
 
 /// How often it is told how far reading has come.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
@@ -122,7 +122,9 @@ fn write(
     // The counts that stand before the keys of a database are to be right.
     engine.expiry().set_active(false);
     let view = engine.open_view(ViewOptions::once("export"))?;
-    rdb_file::write(view, functions, clock.unix_ms(), file, &mut |keys, _| {
+    // As Redis does unless it is told not to.
+    let form = Form { functions, compresses: true, unix_ms: clock.unix_ms() };
+    rdb_file::write(view, form, file, &mut |keys, _| {
         report(Stage::Writing { keys, keys_total });
         Ok(())
     })

@@ -1,0 +1,55 @@
+//! Compresses blocks on the threads that write them, outside the lock of those who append.
+//!
+//! ```text
+//!  taken:       | 41 ........... |               its place is as long as it is uncompressed
+//!  compressed:  | 41 ... |                       the place ends here, if no block stands behind it yet
+//!  else:        | 41 ........... | 42 .....      written as it is
+//! ```
+//!
+//! A block gets its number and its place in one step, so that sequences rise with the places; how short it
+//! will be is not known then. Nobody waits for that: a block that another has been placed behind meanwhile
+//! keeps its place and is written as it is, because there are no gaps between blocks.
+
+use std::sync::Arc;
+
+use super::pipeline::{Active, Pipeline, Taken};
+use crate::log::format::BLOCK_LZ4;
+use crate::log::packed::Packed;
+
+impl Pipeline {
+    /// Compresses a block that a flight is about to write, if it gets shorter and no other block has been
+    /// placed behind it.
+    pub(in crate::log) fn compress(&self, taken: &mut Taken) {
+        if taken.count == 0 {
+            return;
+        }
+        let Taken { ref bytes, length, offset, align, .. } = *taken;
+        let Some(packed) = Packed::shorter(bytes, length, offset, align) else { return };
+        {
+            let mut active = self.active.lock();
+            if !active.shorten(taken, packed.length) {
+                return;
+            }
+            self.durable.shorten(taken.sequence, packed.length);
+        }
+        self.packing.note(length, packed.length);
+        let raw = std::mem::replace(&mut taken.bytes, packed.bytes);
+        taken.length = packed.length;
+        taken.flags |= BLOCK_LZ4;
+        self.give_back(vec![Arc::new(raw)]);
+    }
+}
+
+impl Active {
+    /// Has the next block of its directory placed directly behind a block that is only this long; `false` if
+    /// one has been placed already, or the file has been left.
+    fn shorten(&mut self, taken: &Taken, length: u64) -> bool {
+        let lane = &mut self.lanes[taken.file.lane()];
+        let is_current = lane.current.as_ref().is_some_and(|file| Arc::ptr_eq(file, &taken.file));
+        let is_last = is_current && lane.offset == taken.offset + taken.length;
+        if is_last {
+            lane.offset = taken.offset + length;
+        }
+        is_last
+    }
+}
