@@ -71,7 +71,7 @@ fn blocks_of(disk: &SimDisk) -> Vec<Place> {
             // A condensed one stands for records that are left out, too; so many begin its body's table.
             let records = match u32_at(44) & 4 {
                 0 => u64::from(u32_at(40)),
-                _ => varint_at(&bytes[offset + 64..], 1),
+                _ => varint_at(&body_of(&bytes[offset + 64..offset + length - 8], u32_at(44)), 1),
             };
             let (last, is_empty) = (Lsn(first.0 + records - 1), u32_at(40) == 0);
             blocks.push(Place { path: path.clone(), offset, length, sequence, first, last, is_empty });
@@ -80,6 +80,16 @@ fn blocks_of(disk: &SimDisk) -> Vec<Place> {
     }
     blocks.sort_by_key(|block| block.sequence);
     blocks
+}
+
+/// The body of a block as it was before it was compressed.
+fn body_of(body: &[u8], flags: u32) -> Vec<u8> {
+    if flags & 32 == 0 {
+        return body.to_vec();
+    }
+    let [raw, packed] = [0, 1].map(|index| varint_at(body, index) as usize);
+    let begins: usize = body.split_inclusive(|byte| byte & 0x80 == 0).take(2).map(<[u8]>::len).sum();
+    lz4_flex::block::decompress(&body[begins..begins + packed], raw).unwrap()
 }
 
 /// One of the varints that follow each other in `bytes`.

@@ -189,7 +189,7 @@ mod tests {
                 let mut string: Vec<u8> = Vec::new();
                 for (kind, byte, count) in pieces {
                     match kind {
-                        0 => string.extend((0..count).map(|at| (at * (usize::from(byte) | 1) >> 3) as u8)),
+                        0 => string.extend((0..count).map(|at| ((at * (usize::from(byte) | 1)) >> 3) as u8)),
                         1 => string.extend(std::iter::repeat_n(byte, count)),
                         2 => string.push(byte),
                         3 => string.extend(b"the same words ".iter().cycle().take(count)),

@@ -576,7 +576,8 @@ fn a_full_disk_leaves_the_last_rdb_file() {
     let folder = Folder::new();
     let Some(disk) = running::SmallDisk::mount(&folder, "small", "size=4m") else { return };
     let port = free_port().to_string();
-    let args = ["--port", &port, "--checkpoint-format", "rdb", "--appendonly", "no", "--dir", disk.path()];
+    let rdb = ["--checkpoint-format", "rdb", "--rdbcompression", "no"];
+    let args = [&["--port", &port, "--appendonly", "no", "--dir", disk.path()], &rdb[..]].concat();
     let _server = folder.serve(&args);
     let mut client = connected(&port);
     assert_eq!(ask(&mut client, "SETRANGE a 1000000 x"), "(integer) 1000001");
