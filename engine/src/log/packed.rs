@@ -69,13 +69,17 @@ pub(super) fn body_of<'b>(header: &BlockHeader, body: &'b [u8]) -> Result<Cow<'b
     if header.flags & BLOCK_LZ4 == 0 { Ok(Cow::Borrowed(body)) } else { unpack(body).map(Cow::Owned) }
 }
 
+/// The raw length, if so many packed bytes can make it, and a block may have it.
+pub(super) fn bounded(raw: u64, packed: u64) -> Option<usize> {
+    let is_possible = raw <= packed.saturating_mul(EXPANSION_MAX);
+    usize::try_from(raw).ok().filter(|raw| is_possible && *raw <= RAW_BYTES_MAX)
+}
+
 fn unpack(mut body: &[u8]) -> Result<Vec<u8>, FormatError> {
     let (raw, packed) = (take_varint(&mut body)?, take_varint(&mut body)?);
     let split = usize::try_from(packed).ok().and_then(|packed| body.split_at_checked(packed));
     let (lz4, padding) = split.ok_or(FormatError::BadPacking)?;
-    let bounded = usize::try_from(raw).ok().filter(|raw| *raw <= RAW_BYTES_MAX);
-    let bounded = bounded.filter(|_| raw <= packed.saturating_mul(EXPANSION_MAX));
-    let mut bytes = vec![0; bounded.ok_or(FormatError::BadPacking)?];
+    let mut bytes = vec![0; bounded(raw, packed).ok_or(FormatError::BadPacking)?];
     let made = lz4_flex::block::decompress_into(lz4, &mut bytes);
     let is_whole = made.is_ok_and(|made| made == bytes.len()) && padding.iter().all(|byte| *byte == 0);
     if is_whole { Ok(bytes) } else { Err(FormatError::BadPacking) }

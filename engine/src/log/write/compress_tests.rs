@@ -18,7 +18,7 @@ use crate::log::format::{
 };
 use crate::log::handle::begin;
 use crate::log::open::reader::Reader;
-use crate::log::packed::{Packed, RAW_BYTES_MAX, body_of};
+use crate::log::packed::{Packed, RAW_BYTES_MAX, body_of, bounded};
 use crate::log::{
     Appender, Compression, FormatError, Group, Keeper, LogError, LogOptions, OpenError, Sizes, SyncMode,
 };
@@ -329,6 +329,11 @@ fn forged_lengths_are_refused_before_there_is_memory_for_them() {
 
 #[test]
 fn a_body_is_decompressed_up_to_a_bound() {
+    assert_eq!(
+        [bounded(255, 1), bounded(256, 1), bounded(0, 0), bounded(1, 0)],
+        [Some(255), None, Some(0), None]
+    );
+    assert_eq!(bounded(u64::MAX, u64::MAX), None);
     for raw in [RAW_BYTES_MAX, RAW_BYTES_MAX + 1] {
         let zeros = vec![0; raw];
         let lz4 = lz4_flex::block::compress(&zeros);
