@@ -193,7 +193,7 @@ mod tests {
                         1 => string.extend(std::iter::repeat_n(byte, count)),
                         2 => string.push(byte),
                         3 => string.extend(b"the same words ".iter().cycle().take(count)),
-                        _ => string.extend((0..9_000_u32).map(|at| (at.wrapping_mul(0x9E37_79B1) >> 24) as u8)),
+                        _ => string.extend((0..9_000_u32).map(|at| (at.wrapping_mul(7_919) >> 9) as u8)),
                     }
                 }
                 let Some(packed) = compressor.compress(&string, saved_min) else { continue };

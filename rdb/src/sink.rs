@@ -12,8 +12,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Longest string that is tried as a number: -2147483648.
 const NUMBER_BYTES_MAX: usize = 11;
 
-/// Longest string that is not tried to be compressed, and the bytes that compression must save at least: as in
-/// Redis.
+/// Longest string that is not tried to be compressed, and the bytes that compression must save at least: as
+/// in Redis.
 const UNCOMPRESSED_BYTES_MAX: usize = 20;
 const SAVED_BYTES_MIN: usize = 4;
 /// Longest string in pieces that is put together to be compressed.

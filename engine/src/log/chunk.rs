@@ -11,7 +11,8 @@ pub(super) struct Buffer {
     pub(super) bytes: Vec<u8>,
     /// Where it goes; `None`: it is freed.
     pub(super) home: Option<Sender<Vec<u8>>>,
-    /// What it was made of. It is held as long, so that no more is read ahead than there are buffers for.
+    /// The memory that it was made of, held as long as this, so that no more is read ahead than there are
+    /// buffers for.
     pub(super) _made_of: Option<Arc<Buffer>>,
 }
 

@@ -25,7 +25,8 @@ use super::format::{
     BLOCK_ALIGN_BYTES, BLOCK_CONDENSED, BLOCK_HEADER_BYTES, BLOCK_LZ4, BLOCK_TELLS, BLOCK_VOID, FormatError,
     put_varint, take_varint,
 };
-use super::packed::{Compression, Packed};
+use super::options::Compression;
+use super::packed::Packed;
 use super::records::Records;
 use super::sizes::Sizes;
 use super::voids::{Void, Voids};

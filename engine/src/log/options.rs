@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::packed::Compression;
 use super::sizes::Sizes;
 use crate::io::{Clock, SystemClock};
 use crate::record::Lsn;
@@ -28,6 +27,24 @@ impl SyncMode {
             1 => SyncMode::EverySec,
             _ => SyncMode::No,
         }
+    }
+}
+
+/// How the blocks of the log are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Compression {
+    /// As they are.
+    #[default]
+    No = 0,
+    /// Compressed by LZ4 where that makes them shorter.
+    Lz4 = 1,
+}
+
+impl Compression {
+    /// The kind that this number stands for.
+    pub(super) fn from_u8(number: u8) -> Compression {
+        if number == Compression::Lz4 as u8 { Compression::Lz4 } else { Compression::No }
     }
 }
 

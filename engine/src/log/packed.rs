@@ -19,24 +19,6 @@ pub(super) const RAW_BYTES_MAX: usize = 64 << 20;
 /// LZ4 makes at most so many bytes of one.
 const EXPANSION_MAX: u64 = 255;
 
-/// How the blocks of the log are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Compression {
-    /// As they are.
-    #[default]
-    No = 0,
-    /// Compressed by LZ4 where that makes them shorter.
-    Lz4 = 1,
-}
-
-impl Compression {
-    /// The kind that this number stands for.
-    pub(super) fn from_u8(number: u8) -> Compression {
-        if number == Compression::Lz4 as u8 { Compression::Lz4 } else { Compression::No }
-    }
-}
-
 /// A block that is shorter than the one that it was made of.
 pub(super) struct Packed {
     /// Room for the header, and the compressed body.

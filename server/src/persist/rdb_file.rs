@@ -21,7 +21,7 @@ use crate::observe::process::Heap;
 use crate::persist::rdb::{rdb_kind, value_len, write_value};
 use crate::version::REDIS_VERSION;
 
-/// What a file has beside the keys, and how it is written.
+/// The contents of a file beside the keys, and its form.
 #[derive(Clone, Copy)]
 pub(crate) struct Form<'f> {
     /// The sources of libraries of functions.

@@ -26,7 +26,7 @@ use crate::io::{Disk, DiskFile, DiskResult};
 use crate::log::condensed::Condenser;
 use crate::log::error::OpenError;
 use crate::log::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
-use crate::log::packed::Compression;
+use crate::log::options::Compression;
 use crate::log::sizes::Sizes;
 use crate::log::voids::Voids;
 use crate::record::Lsn;

@@ -14,7 +14,7 @@ pub(in crate::log) struct Counters {
     pub(in crate::log) failures: AtomicU64,
 }
 
-/// What compression has saved so far, of flushes and compactions.
+/// The bytes that compression has saved so far, of flushes and compactions.
 #[derive(Debug, Default)]
 pub(in crate::log) struct Packing {
     pub(in crate::log) blocks: AtomicU64,

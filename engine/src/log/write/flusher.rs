@@ -15,7 +15,7 @@ use crate::lock::{MutexGuard, rank};
 use crate::log::block::{BlockHeader, seal};
 use crate::log::file::LogFile;
 use crate::log::format::BLOCK_HEADER_BYTES;
-use crate::log::packed::Compression;
+use crate::log::options::Compression;
 use crate::record::Lsn;
 
 /// How long records may gather before they are written, when nobody waits for the disk.

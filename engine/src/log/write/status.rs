@@ -10,8 +10,7 @@ use super::pipeline::{Active, Pipeline, State};
 use crate::io::{DiskError, DiskResult};
 use crate::log::error::LogError;
 use crate::log::file::LogFile;
-use crate::log::options::SyncMode;
-use crate::log::packed::Compression;
+use crate::log::options::{Compression, SyncMode};
 use crate::record::{Lsn, UnixMs};
 
 /// How a log is doing.
