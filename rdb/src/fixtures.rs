@@ -216,6 +216,8 @@ fn what_is_there_twice_unpaired_or_no_score_is_refused() {
         (1, b"\xc0\x01".to_vec(), Damage::NoNumber(0xc0)),
         (0, b"\xc3\x05\x0c\x00a\xe0\x01\x00".to_vec(), Damage::Compressed(12)),
         (0, b"\xc3\x01\x40\x59\x00".to_vec(), Damage::Compressed(89)),
+        // Half a gigabyte of six megabytes, less one byte: refused before any of them is read.
+        (0, b"\xc3\x80\x00\x5d\x17\x45\x80\x20\x00\x00\x00".to_vec(), Damage::Compressed(512 << 20)),
         (0, b"\x80\x20\x00\x00\x01".to_vec(), Damage::StringTooLong((512 << 20) + 1)),
         (8, b"".to_vec(), Damage::Type(8)),
         (22, b"".to_vec(), Damage::Type(22)),
