@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
+use tarn_engine::Compression;
 use tarn_engine::compactor::CompactionOptions;
 use tarn_engine::io::{Crash, Fault, SimDisk, SimOptions};
 use tarn_engine::log::{ClosedFile, LogOptions, SyncMode};
@@ -272,6 +273,32 @@ fn a_round_in_which_a_file_failed_is_made_again_and_not_at_once() {
     assert_eq!(look(31_000), 2, "the log is as long as it was, so another round is due");
     assert_eq!((compactor.status().error, compactor.status().round_failures), (None, 0));
     assert_eq!(look(31_000), 2, "the log is no longer than after that round");
+}
+
+#[test]
+fn rounds_go_by_the_length_before_compression() {
+    let mut options = LogOptions::new(vec!["/log".into()]);
+    (options.mode, options.file_bytes) = (SyncMode::No, 2_000);
+    options.compression = Compression::Lz4;
+    let disk = SimDisk::new(1, SimOptions::default());
+    let store = Store::open(&disk, &options).unwrap();
+    fill(&store, 8);
+    let bytes: u64 = store.files().iter().map(ClosedFile::bytes).sum();
+    let raw: u64 = store.files().iter().map(ClosedFile::raw_bytes).sum();
+    assert!(raw > 2 * bytes, "{bytes} of {raw}");
+    // Nothing but a round compacts a file. One is due from twice this length on.
+    let min_bytes = (bytes + raw) / 4;
+    let off = CompactionOptions::default();
+    let only_rounds = CompactionOptions { file_percent: 101, log_percent: 1 << 30, ..off };
+    let compactor = store.engine.compactor();
+    compactor.set_options(CompactionOptions { bytes_per_second: 0, min_bytes, ..only_rounds });
+    let look = || {
+        store.clock.advance(1_100);
+        while compactor.step(store.engine.store()) {}
+        compactor.status().rounds
+    };
+    assert!((0..10).any(|_| look() == 1), "{:?}", compactor.status());
+    assert_eq!(look(), 1, "the log is no longer than after that round");
 }
 
 #[test]

@@ -87,9 +87,8 @@ fn body_of(body: &[u8], flags: u32) -> Vec<u8> {
     if flags & 32 == 0 {
         return body.to_vec();
     }
-    let [raw, packed] = [0, 1].map(|index| varint_at(body, index) as usize);
-    let begins: usize = body.split_inclusive(|byte| byte & 0x80 == 0).take(2).map(<[u8]>::len).sum();
-    lz4_flex::block::decompress(&body[begins..begins + packed], raw).unwrap()
+    let [raw, packed] = [0, 4].map(|at| u32::from_le_bytes(*body[at..].first_chunk().unwrap()) as usize);
+    lz4_flex::block::decompress(&body[12..12 + packed], raw).unwrap()
 }
 
 /// One of the varints that follow each other in `bytes`.

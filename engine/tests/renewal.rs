@@ -22,7 +22,7 @@ use tarn_engine::renewal::{Renewal, Step};
 use tarn_engine::session::Access;
 use tarn_engine::value::stream::{GroupState, Pending, StreamHead, StreamId, element};
 use tarn_engine::value::{ImageBuilder, ValueRef};
-use tarn_engine::{Engine, KeyHash};
+use tarn_engine::{Compression, Engine, KeyHash};
 
 /// Counts of what the histories did, so that a test can say that it was enough.
 #[derive(Debug, Default)]
@@ -272,6 +272,33 @@ fn the_log_of_a_large_queue_does_not_grow_for_ever() {
     };
     let store = Store::open(&disk, &options).unwrap();
     assert!(contents_of(&store.engine) == before, "the queue is as it was");
+}
+
+#[test]
+fn an_entry_is_not_written_again_because_all_else_was_compressed() {
+    let mut options = LogOptions::new(vec!["/log".into()]);
+    (options.mode, options.compression) = (SyncMode::No, Compression::Lz4);
+    let disk = SimDisk::new(1, SimOptions::default());
+    let store = Store::open(&disk, &options).unwrap();
+    for number in 0..100 {
+        push(&store, 0, &format!("element {number}"));
+        commit(&store, &format!("{number}"), Change::Put { value: vec![b'x'; 1_000].into(), expiry: None });
+    }
+    store.log.sync().unwrap();
+    let compactor = store.engine.compactor();
+    compactor.ask(Scope::All);
+    // The thread in the background may take the round on itself.
+    while compactor.status().rounds == 0 {
+        compactor.step(store.engine.store());
+        std::thread::yield_now();
+    }
+    // The pushes have a thirtieth of all bytes, and of those on disk about all.
+    let files = store.files();
+    let raw: u64 = files.iter().map(|file| file.raw_bytes()).sum();
+    let bytes: u64 = files.iter().map(|file| file.bytes()).sum();
+    assert!(raw > 100_000 && bytes < 10_000, "{bytes} of {raw}");
+    let status = compactor.status();
+    assert_eq!((status.rounds, status.renewed), (1, 0));
 }
 
 /// Renews a key to the end, `between` being called after the first part.

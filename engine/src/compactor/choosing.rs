@@ -4,6 +4,8 @@
 //! than it may be against what is needed of it: then the one that gives back most. Removals and changes of
 //! lists have no bits, so nobody knows what they would give back. Therefore a *round* over all files, the
 //! oldest first, is made when the log is twice as long as after the last one; in that order, removals go too.
+//!
+//! All lengths here are raw bytes: see `stock`.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -32,7 +34,7 @@ pub(crate) struct Plan {
     /// How long a round took that has ended, and how many files could not be compacted; for the status to
     /// take.
     pub(super) ended: Option<(Duration, usize)>,
-    /// Length of the log when the last round ended.
+    /// Raw length of the log when the last round ended.
     after_round: Option<u64>,
     /// After a round in which files could not be compacted.
     no_round_before: Duration,
@@ -61,11 +63,11 @@ impl Plan {
 
     /// Whether the log has become so long that a round is to begin.
     pub(super) fn is_round_due(&mut self, stock: &Stock, options: &CompactionOptions, now: Duration) -> bool {
-        let after_round = *self.after_round.get_or_insert_with(|| stock.bytes_compacted());
+        let after_round = *self.after_round.get_or_insert_with(|| stock.raw_bytes_compacted());
         let bound = (after_round * ROUND_GROWTH).max(options.min_bytes * ROUND_GROWTH);
         // There may be nothing yet, of which nothing is twice as much.
         let may_begin = self.round.is_none() && now >= self.no_round_before;
-        !stock.files.is_empty() && stock.bytes() >= bound && may_begin
+        !stock.files.is_empty() && stock.raw_bytes() >= bound && may_begin
     }
 
     /// Begins a round over what was written up to now, be it in the files that are written to.
@@ -107,7 +109,7 @@ impl Plan {
         now: Duration,
     ) -> Option<Range<usize>> {
         let mut chosen = self.next_of_round(stock, now);
-        if chosen.is_none() && options.enabled && stock.bytes() >= options.min_bytes {
+        if chosen.is_none() && options.enabled && stock.raw_bytes() >= options.min_bytes {
             chosen = self.most_wasteful(stock, options, now);
         }
         Some(self.with_neighbours(stock, options, chosen?))
@@ -129,7 +131,7 @@ impl Plan {
             let failures = self.failed.values().filter(|failed| **failed >= round.began).count();
             self.ended = Some((now.saturating_sub(round.began), failures));
             match failures {
-                0 => self.after_round = Some(stock.bytes()),
+                0 => self.after_round = Some(stock.raw_bytes()),
                 // The log is as long as it was, so another is due; not at once.
                 _ => self.no_round_before = now + FAILED_PAUSE,
             }
@@ -140,7 +142,7 @@ impl Plan {
 
     fn most_wasteful(&mut self, stock: &Stock, options: &CompactionOptions, now: Duration) -> Option<usize> {
         let Stock { files, wastes } = stock;
-        let too_long = stock.bytes() * 100 > stock.live_bytes() * options.log_percent;
+        let too_long = stock.raw_bytes() * 100 > stock.raw_live_bytes() * options.log_percent;
         let bound = if too_long { WASTE_MIN } else { options.file_percent as f64 / 100.0 };
         let is_there = |place: &Place| files.binary_search_by_key(place, ClosedFile::place).is_ok();
         self.failed.retain(|place, _| is_there(place));
@@ -173,9 +175,9 @@ impl Plan {
     fn with_neighbours(&self, stock: &Stock, options: &CompactionOptions, chosen: usize) -> Range<usize> {
         let files = &stock.files;
         let mut chosen = chosen..chosen + 1;
-        let (mut live, mut length) = (stock.live_bytes_of(chosen.start), files[chosen.start].bytes());
+        let (mut live, mut length) = (stock.raw_live_bytes_of(chosen.start), files[chosen.start].raw_bytes());
         let mut joins = |at: usize| {
-            let (its, bytes) = (stock.live_bytes_of(at), files[at].bytes());
+            let (its, bytes) = (stock.raw_live_bytes_of(at), files[at].raw_bytes());
             let fits = live + its <= options.file_bytes && length + bytes <= 4 * options.file_bytes;
             let joins = fits && its <= live.max(options.file_bytes / 16);
             if joins {

@@ -43,7 +43,7 @@ pub(super) struct Needs<'e> {
     pub(super) dropped_up_to: Lsn,
     /// Records up to this `Lsn` are in the checkpoint, so damage to them does not matter.
     pub(super) covered: Lsn,
-    /// Bytes that were read and written.
+    /// Raw bytes that were read and written.
     pub(super) moved: u64,
     /// The bits of the block that is being copied.
     pub(super) look: Look,

@@ -1,4 +1,5 @@
-//! Options of compaction: when it runs, and how fast.
+//! Options of compaction: when it runs, and how fast. All bytes are raw ones: those of compressed blocks
+//! before they were compressed.
 
 use crate::renewal::PART_BYTES;
 

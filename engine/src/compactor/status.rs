@@ -46,6 +46,8 @@ pub struct CompactionStatus {
     pub files: usize,
     /// Their bytes.
     pub bytes: u64,
+    /// The same, were no block compressed.
+    pub raw_bytes: u64,
     /// Bytes of them that are not known to be obsolete.
     pub live_bytes: u64,
     /// The same by directory of the log: files, bytes, live bytes.

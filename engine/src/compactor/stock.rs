@@ -1,4 +1,9 @@
 //! The files that may be compacted, and how much of each is obsolete.
+//!
+//! *Raw* bytes are those that a file would have if no block of it were compressed. The compactor goes by
+//! them where it decides or keeps its pace: a file that was compacted has all its blocks compressed, one that
+//! was only written perhaps few, so bytes on disk would say that little was much. The status has bytes on
+//! disk.
 
 use crate::log::ClosedFile;
 use crate::record::Lsn;
@@ -24,6 +29,11 @@ impl Stock {
         (self.files[at].bytes() as f64 * (1.0 - self.wastes[at])) as u64
     }
 
+    /// Raw bytes of a file that are not known to be obsolete.
+    pub(super) fn raw_live_bytes_of(&self, at: usize) -> u64 {
+        (self.files[at].raw_bytes() as f64 * (1.0 - self.wastes[at])) as u64
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         self.files.iter().map(ClosedFile::bytes).sum()
     }
@@ -33,9 +43,18 @@ impl Stock {
         (0..self.files.len()).map(|at| self.live_bytes_of(at)).sum()
     }
 
-    /// Bytes of files that were compacted.
-    pub(super) fn bytes_compacted(&self) -> u64 {
-        self.files.iter().filter(|file| file.timestamp() > Lsn::ZERO).map(ClosedFile::bytes).sum()
+    pub(super) fn raw_bytes(&self) -> u64 {
+        self.files.iter().map(ClosedFile::raw_bytes).sum()
+    }
+
+    /// Raw bytes that are not known to be obsolete.
+    pub(super) fn raw_live_bytes(&self) -> u64 {
+        (0..self.files.len()).map(|at| self.raw_live_bytes_of(at)).sum()
+    }
+
+    /// Raw bytes of files that were compacted.
+    pub(super) fn raw_bytes_compacted(&self) -> u64 {
+        self.files.iter().filter(|file| file.timestamp() > Lsn::ZERO).map(ClosedFile::raw_bytes).sum()
     }
 
     /// Files, bytes and live bytes of each directory.

@@ -395,6 +395,7 @@ impl Compactor {
             }
             let status = &mut state.status;
             (status.files, status.bytes, status.live_bytes) = (stock.files.len(), bytes, live_bytes);
+            status.raw_bytes = stock.raw_bytes();
             (status.directories, status.validity_bytes) = (directories, validity_bytes);
             (state.options, covered)
         };
@@ -417,7 +418,7 @@ impl Compactor {
         status.round = plan.has_round() || asked_anew;
         status.wants_checkpoint = due && options.rewrites && !asked && !asked_anew;
         status.running = chosen.is_some();
-        let bytes_per_second = options.bytes_per_second_for(bytes, live_bytes);
+        let bytes_per_second = options.bytes_per_second_for(stock.raw_bytes(), stock.raw_live_bytes());
         // A log that is longer than it may be, or that a round is due for, would grow without end under those
         // who write faster than a thread works that rests.
         let rests = bytes_per_second == options.bytes_per_second && !due && !plan.has_round();
@@ -458,7 +459,7 @@ impl Compactor {
         let compacted = log.compact(files, timestamp, checkpoint.unwrap_or(Lsn::ZERO), &mut needs)?;
         self.note_compacted(store, log, files, &needs);
         let changes = needs.changes;
-        if changes.values().sum::<usize>() as u64 * 4 > compacted.bytes_after {
+        if changes.values().sum::<usize>() as u64 * 4 > compacted.raw_bytes_after {
             let (began, mut moved) = (store.clock().monotonic(), 0);
             let mut pace = |bytes: u64| {
                 moved += bytes;

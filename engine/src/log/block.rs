@@ -155,6 +155,8 @@ pub struct Block {
     pub(super) own: Stretch,
     /// Whether nothing is left of them, and others may tell so, too.
     pub(super) is_void: bool,
+    /// The bytes that compression saves, but for padding.
+    pub(super) saved: u64,
     /// How many bytes of the log come behind it, once it is known where it stands.
     pub(super) behind: u64,
 }

@@ -19,6 +19,8 @@ pub(super) struct Contents {
     /// The first and the last record that is or was there; 0 for none.
     pub(super) first: Lsn,
     pub(super) last: Lsn,
+    /// The bytes that compression of its blocks saves, but for padding.
+    pub(super) saved: u64,
 }
 
 impl Contents {
@@ -115,6 +117,11 @@ impl ClosedFile {
     /// Its length.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Its length, were no block of it compressed: as much as there is to copy.
+    pub fn raw_bytes(&self) -> u64 {
+        self.bytes + self.contents.saved
     }
 
     /// Which of the directories it is in, counted from 0.

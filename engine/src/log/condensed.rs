@@ -144,6 +144,16 @@ pub(super) struct Part<'b> {
     pub(super) records: &'b [u8],
 }
 
+/// The length of a condensed block in a file.
+pub(super) struct Sealed {
+    /// Before it was compressed.
+    pub(super) raw: u64,
+    /// As it is written.
+    pub(super) length: u64,
+    /// Whether it was to be compressed.
+    pub(super) is_tried: bool,
+}
+
 /// A condensed block that is to be written.
 #[derive(Debug)]
 pub(super) struct Condensed {
@@ -157,28 +167,27 @@ pub(super) struct Condensed {
 }
 
 impl Condensed {
-    /// Its bytes, in place of what is in `buffer`, at this offset of a file; and how many they are before and
-    /// after they were compressed.
+    /// Its bytes, in place of what is in `buffer`, at this offset of a file.
     pub(super) fn seal(
         &self,
         file_id: u64,
         offset: u64,
         compression: Compression,
         buffer: &mut Vec<u8>,
-    ) -> (u64, u64) {
+    ) -> Sealed {
         buffer.clear();
         buffer.resize(BLOCK_HEADER_BYTES, 0);
         buffer.extend_from_slice(&self.body);
         let length = padded_length(buffer.len(), offset, BLOCK_ALIGN_BYTES);
         let mut header = self.header(file_id, length);
-        if compression == Compression::Lz4
-            && let Some(packed) = Packed::shorter(buffer, length, offset, BLOCK_ALIGN_BYTES)
-        {
+        let is_tried =
+            compression == Compression::Lz4 && self.count > 0 && Packed::is_tried(length, BLOCK_ALIGN_BYTES);
+        if is_tried && let Some(packed) = Packed::shorter(buffer, length, offset, BLOCK_ALIGN_BYTES) {
             (*buffer, header.length) = (packed.bytes, packed.length);
             header.flags |= BLOCK_LZ4;
         }
         seal(buffer, header);
-        (length, header.length)
+        Sealed { raw: length, length: header.length, is_tried }
     }
 
     fn header(&self, file_id: u64, length: u64) -> BlockHeader {
@@ -507,6 +516,19 @@ mod tests {
             read(&block).0.iter().map(|it| (it.from, it.to)).collect::<Vec<_>>(),
             [(11, 13), (15, 15)]
         );
+    }
+
+    #[test]
+    fn a_block_without_records_is_not_compressed() {
+        for (count, is_packed) in [(0, false), (1, true)] {
+            let (flags, lsns, body) = (BLOCK_CONDENSED, 1, vec![0; 1_000]);
+            let block = Condensed { sequence: 1, first: Lsn(1), count, flags, lsns, body };
+            let mut bytes = Vec::new();
+            let sealed = block.seal(7, 512, Compression::Lz4, &mut bytes);
+            let header = BlockHeader::parse(&bytes, 7).unwrap();
+            assert_eq!((header.flags & BLOCK_LZ4 != 0, sealed.is_tried), (is_packed, is_packed));
+            assert_eq!((sealed.length, bytes.len() as u64), (header.length, header.length));
+        }
     }
 
     #[test]

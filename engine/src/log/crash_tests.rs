@@ -54,6 +54,8 @@ impl Appended {
 /// A flight's work, as far as it has come.
 enum Under {
     Write(Taken),
+    /// Compressed, if it can be.
+    Put(Taken),
     List(Arc<LogFile>),
     Sync(Arc<LogFile>, Vec<u64>),
 }
@@ -400,9 +402,14 @@ impl World {
         };
         let chance = self.rng.random_range(0..4);
         match work {
-            Under::Write(taken) => {
+            Under::Write(mut taken) => {
+                pipeline.compress(&mut taken);
+                // Others take blocks, files are left, and disks fail before it is written.
+                Some(Under::Put(taken))
+            }
+            Under::Put(taken) => {
                 let file = taken.file.clone();
-                let written = flight(&file, chance).write(pipeline, taken);
+                let written = flight(&file, chance).put(pipeline, taken);
                 (written && pipeline.mode() == SyncMode::Always).then_some(Under::List(file))
             }
             Under::List(file) => {

@@ -110,9 +110,6 @@ pub enum FormatError {
     /// The records do not end where the block does.
     #[error("the block holds other records than its header says")]
     BadCount,
-    /// The body of a compressed block cannot be decompressed to the length that it says.
-    #[error("a compressed block does not have the length that it says")]
-    BadPacking,
 }
 
 /// Appends an integer in groups of seven bits, lowest first, the high bit of a byte saying that more follow.

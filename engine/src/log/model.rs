@@ -19,7 +19,7 @@ use super::handle::begin;
 use super::open::reader::Reader;
 use super::write::flusher::Flight;
 use super::write::pipeline::{Pipeline, State};
-use super::{Appender, Group, LogError, LogOptions, SyncMode};
+use super::{Appender, Compression, Group, LogError, LogOptions, SyncMode};
 use crate::io::{Crash, Fault, ManualClock, SimDisk, SimOptions};
 use crate::record::{Change, Lsn, Write};
 
@@ -31,6 +31,7 @@ fn open(disk: &SimDisk) -> (Arc<Pipeline>, Lsn) {
     let mut options = LogOptions::new(vec!["/a".into(), "/b".into()]);
     (options.mode, options.file_bytes) = (SyncMode::Always, 8192);
     options.flushes_in_flight = FLIGHTS_EACH;
+    options.compression = Compression::Lz4;
     options.clock = Arc::new(ManualClock::new(1));
     let mut reader = Reader::open(Arc::new(disk.clone()), options).unwrap();
     while reader.next_block().unwrap().is_some() {}
@@ -42,7 +43,9 @@ fn open(disk: &SimDisk) -> (Arc<Pipeline>, Lsn) {
 /// Appends a record; waits while the log takes none. `false` when it has ended.
 fn append(appender: &Appender) -> bool {
     let mut group = Group::new();
-    group.push(&Write::Key { db: 0, key: b"key".into(), change: Change::Delete });
+    // More than a sector, so that it is worth compressing.
+    let change = Change::Put { value: vec![b'x'; 700].into(), expiry: None };
+    group.push(&Write::Key { db: 0, key: b"key".into(), change });
     loop {
         match appender.append(&group) {
             Ok(_) => return true,

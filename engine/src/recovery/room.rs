@@ -1,7 +1,10 @@
 //! Reserves room in the tables for the keys that the rest of the log will make.
 //!
 //! A table that grows by itself moves each key about twice. How many keys there will be is not known, but so
-//! many have come of so many bytes, and so many bytes are still to come.
+//! many have come of so many bytes, and so many bytes are still to come. Bytes are those on disk: of what is
+//! still to come nobody knows how much of it is compressed. Where compressed blocks lie before others, there
+//! is room for too many keys, up to the bound, and it is given back in the end; the other way round, for too
+//! few.
 
 use crate::log::Block;
 use crate::table::Table;

@@ -290,6 +290,8 @@ fn log_fields(report: &mut Report, log: &LogStatus, figures: &Persistence) {
     report.line("log_compressed_blocks", log.packed_blocks);
     report.line("log_compressed_bytes_before", log.packed_bytes_before);
     report.line("log_compressed_bytes_after", log.packed_bytes_after);
+    report.line("log_compression_misses", log.packing_misses);
+    report.line("log_compression_overtaken", log.packing_overtaken);
     report.line("log_failures", log.failures);
     if let Some((at, error)) = &log.last_error {
         report.line("log_last_error", error);
@@ -301,6 +303,7 @@ fn compaction_fields(report: &mut Report, figures: &Persistence) {
     let compactions = &figures.compactions;
     report.line("log_closed_files", compactions.files);
     report.line("log_closed_bytes", compactions.bytes);
+    report.line("log_closed_raw_bytes", compactions.raw_bytes);
     report.line("log_live_bytes", figures.live_bytes());
     report.line("log_invalid_bytes", figures.invalid_bytes());
     report.line("log_validity_bytes", compactions.validity_bytes);

@@ -281,6 +281,23 @@ fn log(page: &mut Page, server: &Services, figures: &Persistence) {
         "Bytes written by flushes and compactions for each byte of records, since the start.",
         figures.write_amplification(),
     );
+    page.counter("tarn_log_compressed_blocks_total", "Blocks written compressed.", log.packed_blocks);
+    page.counter(
+        "tarn_log_compressed_bytes_before_total",
+        "Bytes of them, had they not been compressed.",
+        log.packed_bytes_before,
+    );
+    page.counter("tarn_log_compressed_bytes_after_total", "Bytes of them.", log.packed_bytes_after);
+    page.counter(
+        "tarn_log_compression_misses_total",
+        "Blocks that compression made no shorter, or hardly.",
+        log.packing_misses,
+    );
+    page.counter(
+        "tarn_log_compression_overtaken_total",
+        "Blocks compressed in vain, as another one had been placed behind them meanwhile.",
+        log.packing_overtaken,
+    );
 }
 
 fn directories(page: &mut Page, figures: &Persistence) {

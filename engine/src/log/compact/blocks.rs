@@ -8,6 +8,7 @@ use crate::log::format::{
     BLOCK_ALIGN_BYTES, BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES, FormatError,
 };
 use crate::log::open::ahead::FAILURES_MAX;
+use crate::log::packed::{Body, NOT_AS_PACKED};
 use crate::log::sizes::Sizes;
 use crate::log::write::pipeline::SECTOR_BYTES;
 use crate::record::Lsn;
@@ -19,6 +20,8 @@ pub(in crate::log) struct Blocks<'f> {
     /// The bytes that were read and not looked at, and where they begin.
     buffer: Vec<u8>,
     at: usize,
+    /// The body of the block that was given last, if it was compressed.
+    unpacked: Vec<u8>,
     /// Where the next one begins, or what lies before it.
     pub(in crate::log) offset: u64,
     /// Zeros that were passed since the last block.
@@ -50,6 +53,7 @@ impl<'f> Blocks<'f> {
             closed,
             buffer: Vec::new(),
             at: 0,
+            unpacked: Vec::new(),
             offset,
             zeros,
             records,
@@ -68,7 +72,7 @@ impl<'f> Blocks<'f> {
         Blocks { read_bytes: sizes.read_bytes, skipped_bytes: sizes.skipped_bytes as u64, ..self }
     }
 
-    /// The next block that counts: its header and its body.
+    /// The next block that counts: its header and its body, decompressed.
     pub(in crate::log) fn next(&mut self) -> Result<Option<(BlockHeader, &[u8])>, CompactionError> {
         loop {
             if !self.fill(BLOCK_HEADER_BYTES)? {
@@ -89,6 +93,14 @@ impl<'f> Blocks<'f> {
                 if header.check(&self.buffer[block.clone()]).is_err() {
                     return Err(self.damaged("a block's checksum does not fit its bytes"));
                 }
+                let body = block.start + BLOCK_HEADER_BYTES..block.end - BLOCK_TRAILER_BYTES;
+                let is_packed = Body::is_of(&header);
+                if is_packed {
+                    let packed = Body::of(&self.buffer[body.clone()]);
+                    if packed.and_then(|packed| packed.unpack(&mut self.unpacked)).is_none() {
+                        return Err(self.damaged(NOT_AS_PACKED));
+                    }
+                }
                 // Whole, but not where it belongs: a device has put it there.
                 if header.sequence <= self.sequence {
                     return Err(self.damaged("a block stands there once more, or too late"));
@@ -98,8 +110,8 @@ impl<'f> Blocks<'f> {
                 self.offset += header.length;
                 (self.zeros, self.records) = (0, self.records + u64::from(header.count));
                 self.sequence = header.sequence;
-                let body = block.start + BLOCK_HEADER_BYTES..block.end - BLOCK_TRAILER_BYTES;
-                return Ok(Some((header, &self.buffer[body])));
+                let body = if is_packed { &self.unpacked[..] } else { &self.buffer[body] };
+                return Ok(Some((header, body)));
             }
             // Nothing but zeros may lie between blocks, up to the next sector: a new epoch may begin there.
             if self.buffer[self.at..self.at + BLOCK_ALIGN_BYTES].iter().any(|byte| *byte != 0) {

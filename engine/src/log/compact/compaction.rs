@@ -17,6 +17,8 @@
 //! - Damage is passed over where a checkpoint has all records that were there, which the header says then
 //!   (`needed`): see `covered`. Else the file is left as it is, and the error says up to where a checkpoint
 //!   must have all. What the disk does not give is damage when a second attempt meets it, too.
+//! - A copy that is not compressed may be longer than the files that it takes the place of, if those were. It
+//!   is not begun where there is no room for it: those who append would find the disk full.
 //! - Blocks of which nothing is left in any directory are told of by one file: see `voids`.
 //! - Killed at any call, either the old files count or the new one: a start removes what is unfinished, and
 //!   what a compacted file stands for.
@@ -24,17 +26,20 @@
 //! paper: vtc §3.3; `docs/design/0015`.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::blocks::{Blocks, not_understood};
-use crate::io::{Disk, DiskResult, Outgoing};
+use crate::io::{Disk, DiskError, DiskResult, Outgoing};
 use crate::log::closed::{ClosedFile, Contents, places_of};
-use crate::log::condensed::{Condenser, Part, Table};
+use crate::log::condensed::{Condenser, Part, Sealed, Table};
 use crate::log::error::{CompactionError, Damage, LogError};
 use crate::log::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
 use crate::log::format::FILE_HEADER_BYTES;
 use crate::log::open::identity::remove_if_there;
-use crate::log::packed::body_of;
+use crate::log::options::Compression;
+use crate::log::packed::raw_length;
 use crate::log::voids::Void;
 use crate::log::write::appender::Appender;
 use crate::log::write::pipeline::Pipeline;
@@ -47,6 +52,8 @@ pub struct Compacted {
     pub bytes_before: u64,
     /// Bytes of the file that took their place.
     pub bytes_after: u64,
+    /// The same, were no block of it compressed.
+    pub raw_bytes_after: u64,
     /// Records before.
     pub records_before: u64,
     /// Records that are left.
@@ -77,7 +84,8 @@ pub trait Keeper {
     fn begin(&mut self, _first: Lsn, _last: Lsn) {}
     /// Whether a record is still needed.
     fn needs(&mut self, lsn: Lsn, write: &Write<'_>) -> bool;
-    /// Told how many bytes were read or written; waits if that was fast enough. `false` to stop.
+    /// Told how many bytes were read or written, those of compressed blocks before that; waits if that was
+    /// fast enough. `false` to stop.
     fn moved(&mut self, bytes: u64) -> bool;
 }
 
@@ -104,11 +112,9 @@ impl Appender {
         let (disk, closer) = (&**self.disk(), &self.pipeline.closer);
         let directory = path.parent().expect("a file is in a directory");
         self.remove_obsolete();
-        let bytes = files.iter().map(ClosedFile::bytes).sum();
-        if disk.bytes_free(directory).is_ok_and(|free| free < bytes) {
-            closer.settle();
-        }
-        let outcome = self.condense(files, timestamp, checkpoint, keeper);
+        let compression = self.pipeline.compression();
+        self.have_room(files, compression, directory)?;
+        let outcome = self.condense(files, timestamp, checkpoint, compression, keeper);
         let (mut file, compacted, told) = match outcome {
             Ok(copied) => copied,
             Err(error) => {
@@ -152,6 +158,34 @@ impl Appender {
         Ok(compacted)
     }
 
+    /// Has the space of files that are gone come back if there is little. Refuses what may need more than the
+    /// files have unless there is room for it, and for one more file of those who append.
+    fn have_room(
+        &self,
+        files: &[ClosedFile],
+        compression: Compression,
+        directory: &Path,
+    ) -> Result<(), DiskError> {
+        let (disk, closer) = (&**self.disk(), &self.pipeline.closer);
+        let free = || disk.bytes_free(directory).unwrap_or(u64::MAX);
+        let bytes: u64 = files.iter().map(ClosedFile::bytes).sum();
+        let raw: u64 = files.iter().map(ClosedFile::raw_bytes).sum();
+        let grows = compression == Compression::No && raw > bytes;
+        let wanted = if grows { raw + self.pipeline.template.file_bytes } else { bytes };
+        if free() < wanted {
+            closer.settle();
+        }
+        let free = free();
+        if !grows || free >= wanted {
+            return Ok(());
+        }
+        let lack = format!(
+            "the copy is not compressed any more and needs {wanted} bytes, {free} are free: make room, or \
+             set log-compression to lz4"
+        );
+        Err(DiskError::new("compact in", directory, io::Error::new(io::ErrorKind::StorageFull, lack)))
+    }
+
     /// Removes the files that compacted ones stand for. Those that the disk does not remove are tried again
     /// at the next compaction; the next start ignores and removes them.
     fn remove_obsolete(&self) {
@@ -188,6 +222,7 @@ impl Appender {
         files: &[ClosedFile],
         timestamp: Lsn,
         checkpoint: Lsn,
+        compression: Compression,
         keeper: &mut dyn Keeper,
     ) -> Result<(ClosedFile, Compacted, Vec<Void>), CompactionError> {
         let (first, last) = (&files[0], files.last().expect("there is a file to compact"));
@@ -216,7 +251,7 @@ impl Appender {
         let file = create_over(&**self.disk(), &unfinished_path(&last.path))?;
         let sizes = &self.pipeline.sizes;
         let outgoing = Outgoing::new(self.disk(), file, sizes.copied_bytes);
-        let mut copy = Copy::new(outgoing, header.file_id)?;
+        let mut copy = Copy::new(outgoing, header.file_id, compression)?;
         let mut compacted = Compacted::default();
         // Nobody else compacts, so that nobody waits for it.
         let known = self.pipeline.voids.lock();
@@ -229,7 +264,7 @@ impl Appender {
             compacted.bytes_before += file.bytes;
             let mut blocks = Blocks::new(&*source, file).sized(sizes);
             loop {
-                let (header, body) = match blocks.next() {
+                let (header, mut records) = match blocks.next() {
                     Ok(Some(block)) => block,
                     Ok(None) => {
                         let Err(error) = blocks.assert_complete() else { break };
@@ -246,15 +281,14 @@ impl Appender {
                         continue;
                     }
                 };
-                let body = body_of(&header, body).map_err(|error| not_understood(file, &error))?;
-                let mut records = &body[..];
+                let raw = raw_length(records.len());
                 let table = Table::of(&header, &mut records).map_err(|error| not_understood(file, &error))?;
                 let part = Part { table, first: header.first, count: header.count, records };
                 compacted.records_before += u64::from(header.count);
                 keeper.begin(part.first, Lsn(part.first.0 + part.table.own.lsns));
                 let needs = |lsn, write: &Write<'_>| keeper.needs(lsn, write);
                 condenser.push(&part, needs).map_err(|error| not_understood(file, &error))?;
-                if !keeper.moved(header.length) {
+                if !keeper.moved(raw) {
                     return Err(CompactionError::Stopped);
                 }
                 copy.write_all(&mut condenser, &self.pipeline, keeper)?;
@@ -277,7 +311,7 @@ impl Appender {
         let file = copy.outgoing.finish()?;
         file.write_all_at(&header.encode(), 0)?;
         file.sync_data()?;
-        compacted.bytes_after = copy.offset;
+        (compacted.bytes_after, compacted.raw_bytes_after) = (copy.offset, copy.offset + copy.contents.saved);
         compacted.records_after = copy.contents.records;
         let file = ClosedFile::new(&last.path, &header, copy.offset, copy.contents);
         let file = file.of_log_opened_in(self.pipeline.opened_in);
@@ -289,6 +323,7 @@ impl Appender {
 struct Copy {
     outgoing: Outgoing,
     file_id: u64,
+    compression: Compression,
     offset: u64,
     contents: Contents,
     buffer: Vec<u8>,
@@ -296,10 +331,11 @@ struct Copy {
 
 impl Copy {
     /// A file with room for its header.
-    fn new(mut outgoing: Outgoing, file_id: u64) -> DiskResult<Copy> {
+    fn new(mut outgoing: Outgoing, file_id: u64, compression: Compression) -> DiskResult<Copy> {
         outgoing.push(&[0; FILE_HEADER_BYTES])?;
         let offset = FILE_HEADER_BYTES as u64;
-        Ok(Copy { outgoing, file_id, offset, contents: Contents::default(), buffer: Vec::new() })
+        let (contents, buffer) = (Contents::default(), Vec::new());
+        Ok(Copy { outgoing, file_id, compression, offset, contents, buffer })
     }
 
     /// Writes the blocks that are full.
@@ -310,14 +346,19 @@ impl Copy {
         keeper: &mut dyn Keeper,
     ) -> Result<(), CompactionError> {
         for block in condenser.full.drain(..) {
-            let compression = pipeline.compression();
-            let (raw, length) = block.seal(self.file_id, self.offset, compression, &mut self.buffer);
-            pipeline.packing.note(raw, length);
+            let Sealed { raw, length, is_tried } =
+                block.seal(self.file_id, self.offset, self.compression, &mut self.buffer);
+            if length < raw {
+                pipeline.packing.note(raw, length);
+                self.contents.saved += raw - length;
+            } else if is_tried {
+                pipeline.packing.note_miss();
+            }
             self.outgoing.push(&self.buffer)?;
             self.offset += length;
             self.contents.add(block.sequence, block.first, Lsn(block.first.0 + block.lsns - 1));
             self.contents.records -= block.lsns - u64::from(block.count);
-            if !keeper.moved(length) {
+            if !keeper.moved(raw) {
                 return Err(CompactionError::Stopped);
             }
         }

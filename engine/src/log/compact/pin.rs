@@ -24,7 +24,6 @@ use crate::log::error::CompactionError;
 use crate::log::error::{Damage, LogError, OpenError};
 use crate::log::file::FileHeader;
 use crate::log::format::{BLOCK_END, FILE_HEADER_BYTES};
-use crate::log::packed::body_of;
 use crate::log::write::appender::Appender;
 use crate::log::write::durable::Pending;
 use crate::log::write::durable::Standing;
@@ -182,10 +181,8 @@ impl PinnedFile {
         let mut blocks = Blocks::new(&*file, &looked_at);
         let mut contents = Contents::default();
         let mut end = FILE_HEADER_BYTES as u64;
-        while let Some((header, body)) = blocks.next()? {
-            let body = body_of(&header, body).map_err(|error| not_understood(&looked_at, &error))?;
-            let table =
-                Table::of(&header, &mut &body[..]).map_err(|error| not_understood(&looked_at, &error))?;
+        while let Some((header, mut body)) = blocks.next()? {
+            let table = Table::of(&header, &mut body).map_err(|error| not_understood(&looked_at, &error))?;
             let last = Lsn((header.first.0 + table.own.lsns).saturating_sub(1));
             contents.add(table.own.from, header.first, last);
             contents.records -= table.own.lsns - u64::from(header.count);

@@ -2,13 +2,11 @@
 
 use super::blocks::Blocks;
 use crate::io::{DiskError, Verified};
-use crate::log::block::BlockHeader;
 use crate::log::closed::ClosedFile;
 use crate::log::condensed::Table;
 use crate::log::error::{CompactionError, Damage, OpenError};
 use crate::log::file::FileHeader;
-use crate::log::format::{FILE_HEADER_BYTES, FormatError};
-use crate::log::packed::body_of;
+use crate::log::format::FILE_HEADER_BYTES;
 use crate::log::write::appender::Appender;
 use crate::record::Lsn;
 
@@ -50,8 +48,8 @@ impl Appender {
         loop {
             let before = blocks.offset;
             let error = match blocks.next() {
-                Ok(Some((header, body))) => match understood(&header, body) {
-                    Ok(()) => None,
+                Ok(Some((header, mut body))) => match Table::of(&header, &mut body) {
+                    Ok(_) => None,
                     Err(error) => Some(CompactionError::Damaged(Damage::new(
                         file.path().to_path_buf(),
                         before,
@@ -76,10 +74,4 @@ impl Appender {
         }
         Ok(Some(found))
     }
-}
-
-/// Whether a block that is whole by its checksums is one of this version, as far as its table.
-fn understood(header: &BlockHeader, body: &[u8]) -> Result<(), FormatError> {
-    let body = body_of(header, body)?;
-    Table::of(header, &mut &body[..]).map(drop)
 }

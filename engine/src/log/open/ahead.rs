@@ -8,8 +8,8 @@
 //!
 //! Pieces of a file end where they like, blocks too: the part of a block that a piece has at its end is
 //! copied before the piece that follows, so a chunk always begins with what has not been looked at yet. There
-//! are so many buffers and no more; a buffer comes back when the last block in it has been replayed, and the
-//! reading waits for that.
+//! are so many buffers and no more; a buffer comes back when the last block in it has been replayed, or
+//! decompressed, and the reading waits for that.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::log::file::FileHeader;
 use crate::log::sizes::Sizes;
 
 /// Buffers of a directory. Some are being read, some are looked at, the others are replayed.
-const BUFFERS: usize = 5;
+pub(in crate::log) const BUFFERS: usize = 5;
 /// After so many failures the rest of a file is not tried: each try at a device that is gone may take
 /// seconds.
 pub(in crate::log) const FAILURES_MAX: usize = 16;
@@ -222,7 +222,7 @@ impl Buffers {
             }
             Err(_) => self.free.recv().expect("the way home is open as long as this is"),
         };
-        Buffer { bytes, home: Some(self.home.clone()), _made_of: None }
+        Buffer { bytes, home: Some(self.home.clone()), _share: None }
     }
 }
 

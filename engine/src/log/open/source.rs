@@ -137,6 +137,7 @@ impl Tally {
         self.blocks += 1;
         self.contents.add(block.own.from, block.first(), block.last());
         self.contents.records -= block.own.lsns - u64::from(block.count());
+        self.contents.saved += block.saved;
         self.contents.last_sequence = block.header.sequence;
     }
 

@@ -1,7 +1,9 @@
-//! Reads one directory: a thread checks what was read ahead, and finds the next intact block after a damaged
-//! stretch.
+//! Reads one directory: a thread checks what was read ahead, decompresses blocks, and finds the next intact
+//! one after a damaged stretch.
+//!
+//! Decompressed blocks take as much memory ahead of the replay as read ones do, whatever was made of how few
+//! bytes: if there is not enough, what was found goes on its way, and the thread waits until it is replayed.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,16 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use super::ahead::{Ahead, StreamFile};
+use super::ahead::{Ahead, BUFFERS, StreamFile};
 use crate::io::{Disk, DiskError};
 use crate::log::block::{Block, BlockFault, BlockHeader};
-use crate::log::chunk::Chunk;
+use crate::log::chunk::{Allowance, Chunk};
 use crate::log::condensed::{Table, Told};
 use crate::log::error::{Damage, OpenError};
-use crate::log::format::{
-    BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES, FormatError,
-};
-use crate::log::packed::body_of;
+use crate::log::format::{BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES};
+use crate::log::packed::{Body, NOT_AS_PACKED, raw_length};
 use crate::log::sizes::Sizes;
 
 /// Messages that wait to be merged, at most. They hold buffers, which bound them better.
@@ -90,8 +90,9 @@ pub(in crate::log) fn read_ahead(
     std::thread::Builder::new()
         .name("tarn-log-check".to_string())
         .spawn(move || {
+            let mut allowance = Allowance::new(BUFFERS * sizes.piece_bytes);
             for file in &files {
-                if !read_file(file, &mut ahead, &bytes_read, &sender) {
+                if !read_file(file, &mut ahead, &mut allowance, &bytes_read, &sender) {
                     return;
                 }
             }
@@ -102,13 +103,16 @@ pub(in crate::log) fn read_ahead(
 }
 
 /// Reads a file to its end; says whether anybody still listens.
-fn read_file(file: &StreamFile, ahead: &mut Ahead, bytes_read: &AtomicU64, sender: &Sender<Message>) -> bool {
-    let mut scan = Scan { file, offset: 0, fault: None, found: Vec::new(), unread: VecDeque::new() };
-    let outcome = scan.file(ahead, |bytes, found| {
-        bytes_read.fetch_add(bytes, Ordering::Relaxed);
-        found.is_empty() || sender.send(Ok(Some(found))).is_ok()
-    });
-    match outcome {
+fn read_file(
+    file: &StreamFile,
+    ahead: &mut Ahead,
+    allowance: &mut Allowance,
+    bytes_read: &AtomicU64,
+    sender: &Sender<Message>,
+) -> bool {
+    let (found, unread) = (Vec::new(), VecDeque::new());
+    let mut scan = Scan { file, offset: 0, fault: None, found, unread, allowance, sender };
+    match scan.file(ahead, bytes_read) {
         Ok(heard) => heard,
         Err(error) => {
             let _ = sender.send(Err(error));
@@ -126,16 +130,13 @@ struct Scan<'a> {
     found: Vec<Found>,
     /// The ranges that could not be read, and have not been delivered.
     unread: VecDeque<(u64, DiskError)>,
+    allowance: &'a mut Allowance,
+    sender: &'a Sender<Message>,
 }
 
 impl Scan<'_> {
-    /// Reads the file; `deliver` is given the bytes that were looked at and what they hold, and says whether
-    /// to go on.
-    fn file(
-        &mut self,
-        ahead: &mut Ahead,
-        mut deliver: impl FnMut(u64, Vec<Found>) -> bool,
-    ) -> Result<bool, OpenError> {
+    /// Reads the file, and counts the bytes that were looked at; says whether anybody still listens.
+    fn file(&mut self, ahead: &mut Ahead, bytes_read: &AtomicU64) -> Result<bool, OpenError> {
         let mut chunk = ahead.next_file()?;
         let mut at = FILE_HEADER_BYTES.min(chunk.len());
         loop {
@@ -144,16 +145,24 @@ impl Scan<'_> {
             if ahead.file_ended() && at == chunk.len() {
                 self.end_fault();
                 self.place_unread(u64::MAX);
-                return Ok(deliver(at as u64, std::mem::take(&mut self.found)));
+                bytes_read.fetch_add(at as u64, Ordering::Relaxed);
+                return Ok(self.deliver());
             }
             self.place_unread(self.offset + at as u64);
-            if !deliver(at as u64, std::mem::take(&mut self.found)) {
+            bytes_read.fetch_add(at as u64, Ordering::Relaxed);
+            if !self.deliver() {
                 return Ok(false);
             }
             self.offset += at as u64;
             chunk = ahead.more(&chunk.part(at..chunk.len()), wanted)?;
             at = 0;
         }
+    }
+
+    /// Sends what was found; says whether anybody still listens.
+    fn deliver(&mut self) -> bool {
+        let found = std::mem::take(&mut self.found);
+        found.is_empty() || self.sender.send(Ok(Some(found))).is_ok()
     }
 
     /// Takes from `chunk` all blocks that it holds whole, from `at` on. Moves `at` to what cannot be decided
@@ -185,40 +194,61 @@ impl Scan<'_> {
     fn block(&mut self, header: BlockHeader, chunk: &Chunk, at: usize) -> Result<usize, OpenError> {
         let length = header.length as usize;
         let offset = self.offset + at as u64;
+        let file = self.file;
+        let too_new = |reason: String| {
+            let reason = format!("the block at byte {offset}{reason}");
+            OpenError::TooNew { path: file.path.to_path_buf(), reason }
+        };
         match header.check(&chunk[at..at + length]) {
-            Ok(()) => {
-                self.end_fault();
-                if header.sequence <= self.file.sequence_limit {
-                    let not_understood = |error: FormatError| OpenError::TooNew {
-                        path: self.file.path.to_path_buf(),
-                        reason: format!("the block at byte {offset}: {error}"),
-                    };
-                    let mut body = chunk.part(at + BLOCK_HEADER_BYTES..at + length - BLOCK_TRAILER_BYTES);
-                    let unpacked = body_of(&header, &body).map_err(not_understood)?;
-                    if let Cow::Owned(bytes) = unpacked {
-                        body = body.made_into(bytes);
-                    }
-                    let mut rest = &body[..];
-                    let table = Table::of(&header, &mut rest).map_err(not_understood)?;
-                    body = body.part(body.len() - rest.len()..body.len());
-                    let Table { own, is_void, voids } = table;
-                    let file = self.file.index;
-                    self.found.extend(voids.into_iter().map(|told| Found::Void { file, told }));
-                    let path = self.file.path.clone();
-                    let block = Block { header, path, offset, body, own, is_void, behind: 0 };
-                    self.found.push(Found::Block { file, block });
-                }
-                Ok(length)
+            Ok(()) => {}
+            Err(BlockFault::UnknownFlags) => {
+                return Err(too_new(format!(" has flags {:#x}", header.flags)));
             }
-            Err(BlockFault::UnknownFlags) => Err(OpenError::TooNew {
-                path: self.file.path.to_path_buf(),
-                reason: format!("the block at byte {offset} has flags {:#x}", header.flags),
-            }),
             Err(BlockFault::BadBody) => {
                 self.note(offset, BLOCK_HEADER_BYTES as u64, "a block's checksum does not fit its bytes");
-                Ok(BLOCK_HEADER_BYTES)
+                return Ok(BLOCK_HEADER_BYTES);
             }
         }
+        if header.sequence > file.sequence_limit {
+            self.end_fault();
+            return Ok(length);
+        }
+        let body = chunk.part(at + BLOCK_HEADER_BYTES..at + length - BLOCK_TRAILER_BYTES);
+        let Some(body) = self.decompressed(&header, body, offset) else {
+            self.note(offset, BLOCK_HEADER_BYTES as u64, NOT_AS_PACKED);
+            return Ok(BLOCK_HEADER_BYTES);
+        };
+        let saved = raw_length(body.len()).saturating_sub(header.length);
+        let mut rest = &body[..];
+        let table = Table::of(&header, &mut rest).map_err(|error| too_new(format!(": {error}")))?;
+        let body = body.part(body.len() - rest.len()..body.len());
+        self.end_fault();
+        let Table { own, is_void, voids } = table;
+        let (file, path) = (file.index, file.path.clone());
+        self.found.extend(voids.into_iter().map(|told| Found::Void { file, told }));
+        let block = Block { header, path, offset, body, own, is_void, saved, behind: 0 };
+        self.found.push(Found::Block { file, block });
+        Ok(length)
+    }
+
+    /// The body of the block at `offset` as it was before it was compressed, if it is; `None` if it is not
+    /// what was compressed. Waits until there is memory for it.
+    fn decompressed(&mut self, header: &BlockHeader, body: Chunk, offset: u64) -> Option<Chunk> {
+        if !Body::is_of(header) {
+            return Some(body);
+        }
+        let packed = Body::of(&body)?;
+        if !self.allowance.has(packed.raw) {
+            // Memory comes back when this is replayed.
+            self.end_fault();
+            self.place_unread(offset);
+            // If nobody listens any more, all that was sent is gone, and its memory back.
+            self.deliver();
+        }
+        let share = self.allowance.take(packed.raw);
+        let mut bytes = Vec::new();
+        packed.unpack(&mut bytes)?;
+        Some(Chunk::made(bytes, share))
     }
 
     /// Skips from `at`, where no block begins, to where one may.

@@ -23,7 +23,7 @@ use super::put_away::free_name;
 use super::reader::Reader;
 use super::source::Source;
 use crate::io::{Disk, DiskFile, DiskResult};
-use crate::log::condensed::Condenser;
+use crate::log::condensed::{Condenser, Sealed};
 use crate::log::error::OpenError;
 use crate::log::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
 use crate::log::options::Compression;
@@ -136,7 +136,7 @@ fn tell_voids(disk: &dyn Disk, source: &mut Source) -> DiskResult<()> {
     condenser.finish();
     let (mut offset, mut buffer) = (tally.kept_bytes, Vec::new());
     for block in condenser.full.drain(..) {
-        let (_, length) = block.seal(file.header.file_id, offset, Compression::No, &mut buffer);
+        let Sealed { length, .. } = block.seal(file.header.file_id, offset, Compression::No, &mut buffer);
         replacement.write_all_at(&buffer, offset)?;
         offset += length;
     }

@@ -9,26 +9,33 @@
 //! A block gets its number and its place in one step, so that sequences rise with the places; how short it
 //! will be is not known then. Nobody waits for that: a block that another has been placed behind meanwhile
 //! keeps its place and is written as it is, because there are no gaps between blocks.
+//!
+//! What cannot be compressed costs little: after each attempt in vain, twice as many blocks as after the one
+//! before are not tried ([`super::counters::BackOff`]).
 
 use std::sync::Arc;
 
 use super::pipeline::{Active, Pipeline, Taken};
 use crate::log::format::BLOCK_LZ4;
+use crate::log::options::Compression;
 use crate::log::packed::Packed;
 
 impl Pipeline {
-    /// Compresses a block that a flight is about to write, if it gets shorter and no other block has been
-    /// placed behind it.
+    /// Compresses a block that a flight is about to write, if the log is to be compressed, the block gets
+    /// shorter, and no other one has been placed behind it.
     pub(in crate::log) fn compress(&self, taken: &mut Taken) {
-        if taken.count == 0 {
+        let Taken { ref bytes, length, offset, align, .. } = *taken;
+        let is_wanted = self.compression() == Compression::Lz4 && taken.count > 0;
+        if !is_wanted || !Packed::is_tried(length, align) || !self.packing.back_off.is_due() {
             return;
         }
-        let Taken { ref bytes, length, offset, align, .. } = *taken;
-        let Some(packed) = Packed::shorter(bytes, length, offset, align) else { return };
+        let packed = Packed::shorter(bytes, length, offset, align);
+        self.packing.back_off.note(packed.is_some());
+        let Some(packed) = packed else { return self.packing.note_miss() };
         {
             let mut active = self.active.lock();
             if !active.shorten(taken, packed.length) {
-                return;
+                return self.packing.note_overtaken();
             }
             self.durable.shorten(taken.sequence, packed.length);
         }
@@ -49,6 +56,7 @@ impl Active {
         let is_last = is_current && lane.offset == taken.offset + taken.length;
         if is_last {
             lane.offset = taken.offset + length;
+            lane.contents.saved += taken.length - length;
         }
         is_last
     }

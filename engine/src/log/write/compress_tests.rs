@@ -7,38 +7,52 @@ use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 
 use super::flusher::Flight;
 use super::pipeline::{Pipeline, Taken};
 use super::rescue::Rescue;
 use crate::io::{Crash, Disk, Fault, SimDisk, SimOptions};
 use crate::log::block::{BlockHeader, padded_length, seal};
+use crate::log::file::FileHeader;
 use crate::log::format::{
-    BLOCK_ALIGN_BYTES, BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_LZ4, FILE_HEADER_BYTES, put_varint,
+    BLOCK_ALIGN_BYTES, BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_LZ4, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES,
 };
 use crate::log::handle::begin;
+use crate::log::open::ahead::{BUFFERS, StreamFile};
 use crate::log::open::reader::Reader;
-use crate::log::packed::{Packed, RAW_BYTES_MAX, body_of, bounded};
+use crate::log::open::stream::{Found, read_ahead};
+use crate::log::packed::{Body, Packed, RAW_BYTES_MAX};
 use crate::log::{
-    Appender, Compression, FormatError, Group, Keeper, LogError, LogOptions, OpenError, Sizes, SyncMode,
+    Appender, CompactionError, Compression, Group, Keeper, LogError, LogOptions, OpenError, Sizes, SyncMode,
 };
 use crate::record::{Change, Lsn, Write};
 
 const FILE: &str = "/a/0000000001.tarnlog";
 
-/// Needs every record.
-struct NeedsAll;
+/// Needs every record. A checkpoint has all up to `covered`.
+#[derive(Default)]
+struct NeedsAll {
+    covered: Lsn,
+    moved: u64,
+}
 
 impl Keeper for NeedsAll {
     fn settle(&mut self, _: &Appender, _: Lsn) -> Result<(), LogError> {
         Ok(())
     }
 
+    fn covered(&self) -> Lsn {
+        self.covered
+    }
+
     fn needs(&mut self, _: Lsn, _: &Write<'_>) -> bool {
         true
     }
 
-    fn moved(&mut self, _: u64) -> bool {
+    fn moved(&mut self, bytes: u64) -> bool {
+        self.moved += bytes;
         true
     }
 }
@@ -73,8 +87,12 @@ fn open(disk: &SimDisk, mode: SyncMode) -> Result<(Arc<Pipeline>, u64), OpenErro
 
 /// Appends record `number` and takes it as a block.
 fn take(pipeline: &Arc<Pipeline>, number: u64) -> Taken {
+    take_value(pipeline, number, value(number))
+}
+
+fn take_value(pipeline: &Arc<Pipeline>, number: u64, value: Vec<u8>) -> Taken {
     let mut group = Group::new();
-    let change = Change::Put { value: value(number).into(), expiry: None };
+    let change = Change::Put { value: value.into(), expiry: None };
     group.push(&Write::Key { db: 0, key: b"key".into(), change });
     assert_eq!(Appender { pipeline: pipeline.clone() }.append(&group).unwrap(), Lsn(number));
     pipeline.take(&mut pipeline.active.lock(), 0, 0).unwrap()
@@ -137,6 +155,8 @@ fn a_block_that_another_stands_behind_is_written_as_it_is() {
     pipeline.write_alone(take(&pipeline, 3));
     let flags: Vec<u32> = blocks_of(&disk).iter().map(|(_, header)| header.flags & BLOCK_LZ4).collect();
     assert_eq!(flags, [0, BLOCK_LZ4, BLOCK_LZ4]);
+    let status = pipeline.status();
+    assert_eq!((status.packed_blocks, status.packing_overtaken, status.packing_misses), (2, 1, 0));
     let disk = disk.crash(Crash::Kill, 1, SimOptions::default());
     assert_eq!(open(&disk, SyncMode::No).unwrap().1, 3);
 }
@@ -155,6 +175,43 @@ fn a_block_of_a_file_that_has_been_left_is_written_as_it_is() {
     pipeline.close().unwrap();
     let disk = disk.crash(Crash::PowerLoss, 1, SimOptions::default());
     assert_eq!(open(&disk, SyncMode::No).unwrap().1, 2);
+}
+
+/// Bytes that cannot be compressed.
+fn noise(rng: &mut SmallRng, length: usize) -> Vec<u8> {
+    (0..length).map(|_| rng.random()).collect()
+}
+
+#[test]
+fn blocks_that_cannot_be_compressed_are_counted_and_soon_not_tried() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let (pipeline, _) = open(&disk, SyncMode::No).unwrap();
+    let mut rng = SmallRng::seed_from_u64(1);
+    for number in 1..=300 {
+        pipeline.write_alone(take_value(&pipeline, number, noise(&mut rng, 1_000)));
+    }
+    let status = pipeline.status();
+    assert_eq!(status.packed_blocks, 0);
+    // 1, 3, 6, 11, 20, 37, 70, 135, 200 and 265.
+    assert_eq!(status.packing_misses, 10);
+    // What can be compressed again is tried again soon, and each time from then on.
+    for number in 301..=400 {
+        pipeline.write_alone(take(&pipeline, number));
+    }
+    assert!(pipeline.status().packed_blocks >= 100 - 64);
+    let found = blocks_of(&disk);
+    let first = found.iter().position(|(_, header)| header.flags & BLOCK_LZ4 != 0).unwrap();
+    assert!(found[first..].iter().all(|(_, header)| header.flags & BLOCK_LZ4 != 0));
+}
+
+#[test]
+fn a_block_that_gets_hardly_shorter_is_not_compressed() {
+    let mut rng = SmallRng::seed_from_u64(1);
+    for (zeros, is_packed) in [(500, false), (1_500, true)] {
+        let block = [vec![0; BLOCK_HEADER_BYTES], noise(&mut rng, 16_000), vec![0; zeros]].concat();
+        let length = padded_length(block.len(), 0, BLOCK_ALIGN_BYTES);
+        assert_eq!(Packed::shorter(&block, length, 0, BLOCK_ALIGN_BYTES).is_some(), is_packed, "{zeros}");
+    }
 }
 
 #[test]
@@ -176,6 +233,9 @@ fn a_rescue_reads_compressed_blocks_back_that_memory_has_no_more() {
     disk.set_options(SimOptions::default());
     assert_eq!(pipeline.rescue(), Rescue::Done);
     assert_eq!(pipeline.durable.lsn(), Lsn(count));
+    pipeline.leave_all_files();
+    let rescued = Appender { pipeline: pipeline.clone() }.closed_files().pop().unwrap();
+    assert!(rescued.raw_bytes() > 1_000 * rescued.records(), "{} bytes", rescued.raw_bytes());
     let disk = disk.crash(Crash::PowerLoss, 1, SimOptions::default());
     assert_eq!(open(&disk, SyncMode::No).unwrap().1, count);
 }
@@ -200,20 +260,66 @@ fn compaction_compresses_what_was_not_and_the_reverse() {
     }
     pipeline.leave_all_files();
     let log = Appender { pipeline: pipeline.clone() };
-    let mut lengths = Vec::new();
+    let (mut lengths, mut raw_lengths) = (Vec::new(), vec![log.closed_files()[0].raw_bytes()]);
     for kind in [Compression::Lz4, Compression::No, Compression::Lz4] {
         pipeline.set_compression(kind);
         let files = log.closed_files();
-        log.compact(&files, Lsn(3), Lsn::ZERO, &mut NeedsAll).unwrap();
+        let mut keeper = NeedsAll::default();
+        let compacted = log.compact(&files, Lsn(3), Lsn::ZERO, &mut keeper).unwrap();
         let found = blocks_of(&disk);
         assert!(
             found.iter().all(|(_, header)| (header.flags & BLOCK_LZ4 != 0) == (kind == Compression::Lz4))
         );
-        lengths.push(log.closed_files()[0].bytes());
+        let file = &log.closed_files()[0];
+        lengths.push(file.bytes());
+        raw_lengths.extend([file.raw_bytes(), compacted.raw_bytes_after]);
+        // It is read and written, whatever there is of it on disk.
+        let moved = 2 * (file.raw_bytes() - FILE_HEADER_BYTES as u64);
+        assert!(keeper.moved.abs_diff(moved) < 100, "{} bytes were moved, not {moved}", keeper.moved);
         assert_eq!(log.verify(&log.closed_files()[0], |_| true).unwrap(), Some(Vec::new()));
-        assert_eq!(open(&copy_of(&disk), SyncMode::No).unwrap().1, 3, "{kind:?}");
+        let (copy, last) = open(&copy_of(&disk), SyncMode::No).unwrap();
+        assert_eq!(last, 3, "{kind:?}");
+        raw_lengths.push(Appender { pipeline: copy }.closed_files()[0].raw_bytes());
     }
+    // But for padding, and the tables of condensed blocks, each of them counts the same.
+    assert!(raw_lengths.iter().all(|length| length.abs_diff(lengths[1]) < 100), "{raw_lengths:?}");
     assert!(lengths[0] == lengths[2] && lengths[0] < lengths[1] / 4, "{lengths:?}");
+}
+
+#[test]
+fn a_copy_that_is_compressed_no_more_is_not_begun_without_room_for_it() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let (pipeline, _) = open(&disk, SyncMode::No).unwrap();
+    let count = 100;
+    (1..=count).for_each(|number| pipeline.write_alone(take(&pipeline, number)));
+    pipeline.leave_all_files();
+    let log = Appender { pipeline: pipeline.clone() };
+    let files = log.closed_files();
+    let (bytes, raw) = (files[0].bytes(), files[0].raw_bytes());
+    assert!(bytes < raw / 5, "{bytes} of {raw}");
+    disk.set_options(SimOptions { capacity_bytes: Some(u64::MAX), ..SimOptions::default() });
+    let used = u64::MAX - disk.bytes_free(Path::new("/a")).unwrap();
+    let with_room = |free: u64, kind: Compression| {
+        let capacity_bytes = Some(used + free);
+        disk.set_options(SimOptions { capacity_bytes, ..SimOptions::default() });
+        pipeline.set_compression(kind);
+        log.compact(&log.closed_files(), Lsn(count), Lsn::ZERO, &mut NeedsAll::default())
+    };
+    // So much that those who append would find the disk full.
+    for free in [bytes, raw, raw + (1 << 20) - 1] {
+        match with_room(free, Compression::No) {
+            Err(CompactionError::Disk(error)) => {
+                assert!(error.is_full() && error.to_string().contains("log-compression"), "{error}");
+            }
+            outcome => panic!("{free} bytes are free: {outcome:?}"),
+        }
+        assert_eq!(log.closed_files(), files);
+    }
+    // Compressed it needs about as much as there was.
+    with_room(2 * bytes, Compression::Lz4).unwrap();
+    with_room(raw + (1 << 20) + 10_000, Compression::No).unwrap();
+    assert!(log.closed_files()[0].bytes() > 5 * bytes);
+    assert!(!pipeline.failed());
 }
 
 /// A log of three records in compressed blocks, and whether a later one says that all are durable.
@@ -264,87 +370,180 @@ fn a_compressed_block_that_is_cut_off_anywhere_is_a_torn_tail() {
     }
 }
 
-/// Puts a block with this body in the place of the last of `three(false)`, checksums and all, and opens it.
-fn forged(body: &[u8], flags: u32) -> Result<u64, OpenError> {
-    let disk = three(false);
-    let (at, header) = *blocks_of(&disk).last().unwrap();
+/// Puts a block with this body in the place of the third of `three(claims)`, checksums and all.
+fn forged(body: &[u8], flags: u32, claims: bool) -> SimDisk {
+    let disk = three(claims);
+    let before = disk.contents(Path::new(FILE)).unwrap();
+    let (at, header) = blocks_of(&disk)[2];
     let mut bytes = vec![0; BLOCK_HEADER_BYTES];
     bytes.extend_from_slice(body);
     let length = padded_length(bytes.len(), at as u64, BLOCK_ALIGN_BYTES);
     seal(&mut bytes, BlockHeader { flags, length, ..header });
+    bytes.extend_from_slice(&before[at + header.length as usize..]);
     let file = disk.open(Path::new(FILE)).unwrap();
     file.set_len(at as u64).unwrap();
     file.write_all_at(&bytes, at as u64).unwrap();
-    open(&disk, SyncMode::EverySec).map(|(_, last)| last)
+    disk
 }
 
-/// A body that says these lengths of these bytes.
-fn body(raw: u64, packed: u64, lz4: &[u8]) -> Vec<u8> {
-    let mut body = Vec::new();
-    put_varint(&mut body, raw);
-    put_varint(&mut body, packed);
-    body.extend_from_slice(lz4);
-    body
+/// The newest record that a start finds after [`forged`].
+fn opened(body: &[u8], flags: u32, claims: bool) -> Result<u64, OpenError> {
+    open(&forged(body, flags, claims), SyncMode::EverySec).map(|(_, last)| last)
 }
 
-/// The body of a compressed block that is whole: both lengths, and the bytes.
-fn whole() -> (u64, Vec<u8>) {
+/// A body that says these lengths and this checksum of these bytes.
+fn body(raw: u32, packed: u32, crc: u32, lz4: &[u8]) -> Vec<u8> {
+    let numbers = [raw, packed, crc].map(u32::to_le_bytes);
+    [&numbers.concat()[..], lz4].concat()
+}
+
+/// The contents of the third block of `three`: its records as they were, and compressed.
+fn whole() -> (Vec<u8>, Vec<u8>) {
     let mut group = Group::new();
     let change = Change::Put { value: value(3).into(), expiry: None };
     group.push(&Write::Key { db: 0, key: b"key".into(), change });
     let mut records = Vec::new();
     group.copy_to(&mut records);
-    (records.len() as u64, lz4_flex::block::compress(&records))
+    let lz4 = lz4_flex::block::compress(&records);
+    (records, lz4)
 }
 
 #[test]
-fn forged_lengths_are_refused_before_there_is_memory_for_them() {
-    let (raw, lz4) = whole();
-    let packed = lz4.len() as u64;
-    assert_eq!(forged(&body(raw, packed, &lz4), BLOCK_LZ4).unwrap(), 3, "the one that is right is read");
-    for (raw, packed) in [
-        (raw + 1, packed),
-        (raw - 1, packed),
-        (0, packed),
-        (raw, packed - 1),
-        (raw, packed + 1000),
-        (raw, u64::MAX),
-        (u64::MAX, packed),
-        (u64::MAX, u64::MAX),
-        (1 << 50, packed),
-        (RAW_BYTES_MAX as u64 + 1, packed),
-        (packed * 255 + 1, packed),
-        (raw, 0),
-        (1 << 20, 0),
-    ] {
-        let outcome = forged(&body(raw, packed, &lz4), BLOCK_LZ4);
-        let refused = matches!(&outcome, Err(OpenError::TooNew { .. }));
-        assert!(refused, "{raw} of {packed} bytes: {outcome:?}");
+fn a_block_that_does_not_hold_what_was_compressed_is_damage_or_a_torn_tail() {
+    let (records, lz4) = whole();
+    let (raw, packed, crc) = (records.len() as u32, lz4.len() as u32, crc32c::crc32c(&records));
+    let right = body(raw, packed, crc, &lz4);
+    for claims in [false, true] {
+        assert_eq!(opened(&right, BLOCK_LZ4, claims).unwrap(), 3, "the one that is right is read");
     }
-    // Flags that do not fit the body, either way.
-    assert!(matches!(forged(&body(raw, packed, &lz4), 0), Err(OpenError::TooNew { .. })));
-    assert!(matches!(forged(&lz4, BLOCK_LZ4), Err(OpenError::TooNew { .. })));
-    assert!(matches!(forged(&[], BLOCK_LZ4), Err(OpenError::TooNew { .. })));
+    let mut other = lz4.clone();
+    // A byte of the text that the block begins with.
+    other[4] ^= 1;
+    let mut bodies: Vec<Vec<u8>> = [
+        (raw + 1, packed, crc),
+        (raw - 1, packed, crc),
+        (0, packed, crc),
+        (raw, packed - 1, crc),
+        (raw, packed + 1_000, crc),
+        (raw, u32::MAX, crc),
+        (u32::MAX, packed, crc),
+        (u32::MAX, u32::MAX, crc),
+        (RAW_BYTES_MAX as u32 + 1, packed, crc),
+        (packed * 255 + 1, packed, crc),
+        (raw, 0, crc),
+        (1 << 20, 0, crc),
+        (raw, packed, crc ^ 1),
+    ]
+    .iter()
+    .map(|(raw, packed, crc)| body(*raw, *packed, *crc, &lz4))
+    .collect();
+    bodies.extend([body(raw, packed, crc, &other), lz4, right[..11].to_vec(), Vec::new()]);
+    // Padding that is not zero.
+    bodies.push([&right[..], &[1]].concat());
+    for forged in &bodies {
+        // Nothing says that it was durable; and then the block behind it does.
+        assert_eq!(opened(forged, BLOCK_LZ4, false).unwrap(), 2, "{forged:?}");
+        match opened(forged, BLOCK_LZ4, true) {
+            Err(OpenError::Damaged(damage)) => assert!(damage.what.contains("compressed"), "{damage}"),
+            outcome => panic!("{outcome:?}: {forged:?}"),
+        }
+    }
+    // A compressed body that is not said to be one holds no records.
+    assert!(matches!(opened(&right, 0, false), Err(OpenError::TooNew { .. })));
+}
+
+#[test]
+fn a_block_that_does_not_hold_what_was_compressed_is_found_and_compacted_away() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let (pipeline, _) = open(&disk, SyncMode::No).unwrap();
+    (1..=3).for_each(|number| pipeline.write_alone(take(&pipeline, number)));
+    pipeline.leave_all_files();
+    let (at, header) = blocks_of(&disk)[1];
+    let bytes = disk.contents(Path::new(FILE)).unwrap();
+    let mut block = bytes[at..at + header.length as usize - BLOCK_TRAILER_BYTES].to_vec();
+    // Of the raw checksum.
+    block[BLOCK_HEADER_BYTES + 8] ^= 1;
+    seal(&mut block, header);
+    disk.open(Path::new(FILE)).unwrap().write_all_at(&block, at as u64).unwrap();
+    let log = Appender { pipeline };
+    let found = log.verify(&log.closed_files()[0], |_| true).unwrap().unwrap();
+    assert_eq!(
+        found.iter().map(|(damage, last)| (damage.offset, *last)).collect::<Vec<_>>(),
+        [(at as u64, Lsn(2))]
+    );
+    let compact = |covered| {
+        let mut keeper = NeedsAll { covered, moved: 0 };
+        log.compact(&log.closed_files(), Lsn(3), Lsn::ZERO, &mut keeper)
+    };
+    let outcome = compact(Lsn(1));
+    assert!(matches!(outcome, Err(CompactionError::Uncovered { up_to: Lsn(2), .. })), "{outcome:?}");
+    let compacted = compact(Lsn(2)).unwrap();
+    assert_eq!((compacted.damage.len(), compacted.records_after), (1, 2));
+    assert_eq!(log.verify(&log.closed_files()[0], |_| true).unwrap(), Some(Vec::new()));
 }
 
 #[test]
 fn a_body_is_decompressed_up_to_a_bound() {
+    let raw_of = |raw: usize, packed: usize| {
+        let bytes = body(raw as u32, packed as u32, 0, &vec![0; packed]);
+        Body::of(&bytes).map(|body| body.raw)
+    };
     assert_eq!(
-        [bounded(255, 1), bounded(256, 1), bounded(0, 0), bounded(1, 0)],
+        [raw_of(255, 1), raw_of(256, 1), raw_of(0, 0), raw_of(1, 0)],
         [Some(255), None, Some(0), None]
     );
-    assert_eq!(bounded(u64::MAX, u64::MAX), None);
-    for raw in [RAW_BYTES_MAX, RAW_BYTES_MAX + 1] {
+    for (raw, is_read) in [(RAW_BYTES_MAX, true), (RAW_BYTES_MAX + 1, false)] {
         let zeros = vec![0; raw];
         let lz4 = lz4_flex::block::compress(&zeros);
-        let outcome = body_of(&header(BLOCK_LZ4), &body(raw as u64, lz4.len() as u64, &lz4)).map(|_| ());
-        let expected = if raw > RAW_BYTES_MAX { Err(FormatError::BadPacking) } else { Ok(()) };
-        assert_eq!(outcome, expected, "{raw}");
-        let block = [&[0; BLOCK_HEADER_BYTES], &zeros[..]].concat();
-        let length = padded_length(block.len(), 0, BLOCK_ALIGN_BYTES);
-        let packed = Packed::shorter(&block, length, 0, BLOCK_ALIGN_BYTES);
-        assert_eq!(packed.is_some(), raw <= RAW_BYTES_MAX, "no block is written that no reader takes");
+        let bytes = body(raw as u32, lz4.len() as u32, crc32c::crc32c(&zeros), &lz4);
+        let unpacked = Body::of(&bytes).and_then(|body| body.unpack(&mut Vec::new()));
+        assert_eq!(unpacked.is_some(), is_read, "{raw}");
     }
+    let length = RAW_BYTES_MAX as u64;
+    assert!(Packed::is_tried(length, 8) && !Packed::is_tried(length + 8, 8), "no reader takes a longer one");
+    assert!(!Packed::is_tried(512, 512) && Packed::is_tried(1_024, 512));
+}
+
+#[test]
+fn a_block_that_is_compressed_takes_little_more_memory_than_it_has() {
+    let block = vec![0; BLOCK_HEADER_BYTES + 100_000];
+    let length = padded_length(block.len(), 0, BLOCK_ALIGN_BYTES);
+    let packed = Packed::shorter(&block, length, 0, BLOCK_ALIGN_BYTES).unwrap();
+    assert!(packed.bytes.capacity() < 115_000, "{} bytes", packed.bytes.capacity());
+}
+
+#[test]
+fn a_start_has_no_more_decompressed_than_it_may() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let (pipeline, _) = open(&disk, SyncMode::No).unwrap();
+    let may = BUFFERS * Sizes::SMALL.piece_bytes;
+    let mut written = 0;
+    for number in 1..=400 {
+        // One of them is longer than all may be.
+        let value = if number == 200 { vec![b'x'; may + 1_000] } else { value(number) };
+        written += value.len();
+        pipeline.write_alone(take_value(&pipeline, number, value));
+    }
+    let (at, last) = *blocks_of(&disk).last().unwrap();
+    let bytes = at as u64 + last.length;
+    assert!(bytes < 10 * Sizes::SMALL.piece_bytes as u64 && written > 10 * may, "{bytes} of {written} bytes");
+    let (path, file) = (Arc::new(FILE.into()), disk.open(Path::new(FILE)).unwrap());
+    let header = FileHeader::read(Path::new(FILE), &*file).unwrap();
+    let file = StreamFile { path, file, header, index: 0, bytes, sequence_limit: u64::MAX };
+    let messages = read_ahead(Arc::new(disk.clone()), vec![file], Arc::default(), Sizes::SMALL);
+    let (mut blocks, mut longer) = (0, 0);
+    while let Some(found) = messages.recv().unwrap().unwrap() {
+        let lengths = found.iter().map(|found| match found {
+            Found::Block { block, .. } => block.body.len(),
+            found => panic!("{found:?}"),
+        });
+        let lengths: Vec<usize> = lengths.collect();
+        blocks += lengths.len();
+        let sum: usize = lengths.iter().sum();
+        longer += usize::from(sum > may);
+        assert!(sum <= may || lengths.len() == 1, "{} blocks of {sum} bytes are ahead", lengths.len());
+    }
+    assert_eq!((blocks, longer), (400, 1));
 }
 
 fn header(flags: u32) -> BlockHeader {
@@ -370,34 +569,35 @@ proptest! {
             prop_assert!(packed.length < length && (offset + packed.length).is_multiple_of(align as u64));
             let mut bytes = packed.bytes;
             seal(&mut bytes, BlockHeader { length: packed.length, ..header(BLOCK_LZ4) });
-            let body = &bytes[BLOCK_HEADER_BYTES..bytes.len() - 8];
-            prop_assert_eq!(&body_of(&header(BLOCK_LZ4), body).unwrap()[..], &block[BLOCK_HEADER_BYTES..]);
-            prop_assert_eq!(&body_of(&header(0), body).unwrap()[..], body);
+            let mut body = b"what was there before".to_vec();
+            Body::of(&bytes[BLOCK_HEADER_BYTES..bytes.len() - 8]).unwrap().unpack(&mut body).unwrap();
+            prop_assert_eq!(&body[..], &block[BLOCK_HEADER_BYTES..]);
         }
     }
 
     #[test]
-    fn a_body_of_any_bytes_is_decompressed_or_refused(
-        raw in prop_oneof![0_u64..2_000, any::<u64>()],
-        packed in prop::option::of(any::<u64>()),
+    fn a_body_of_any_bytes_is_what_was_compressed_or_refused(
+        raw in prop_oneof![0_u32..2_000, any::<u32>()],
+        packed in prop::option::of(any::<u32>()),
+        crc in any::<u32>(),
         lz4 in prop::collection::vec(any::<u8>(), 0..200),
         at in any::<prop::sample::Index>(),
         bit in 0_u8..8,
         is_whole in any::<bool>(),
     ) {
-        let (whole_raw, whole_lz4) = whole();
-        let (raw, mut lz4) = if is_whole { (whole_raw, whole_lz4) } else { (raw, lz4) };
+        let (records, whole) = whole();
+        let crc = if is_whole { crc32c::crc32c(&records) } else { crc };
+        let (raw, mut lz4) = if is_whole { (records.len() as u32, whole) } else { (raw, lz4) };
         if !lz4.is_empty() {
             let at = at.index(lz4.len());
             lz4[at] ^= 1 << bit;
         }
-        let packed = packed.filter(|_| !is_whole).unwrap_or(lz4.len() as u64);
-        match body_of(&header(BLOCK_LZ4), &body(raw, packed, &lz4)) {
-            Ok(bytes) => prop_assert_eq!(bytes.len() as u64, raw),
-            Err(error) => {
-                let known = [FormatError::BadPacking, FormatError::CutOff, FormatError::BadNumber];
-                prop_assert!(known.contains(&error));
-            }
+        let packed = packed.filter(|_| !is_whole).unwrap_or(lz4.len() as u32);
+        let bytes = body(raw, packed, crc, &lz4);
+        let mut out = Vec::new();
+        if Body::of(&bytes).and_then(|body| body.unpack(&mut out)).is_some() {
+            prop_assert_eq!((out.len(), crc32c::crc32c(&out)), (raw as usize, crc));
+            prop_assert!(!is_whole || out == records);
         }
     }
 }

@@ -64,6 +64,8 @@ pub(in crate::log) struct Pending {
     pub(in crate::log) file: Arc<LogFile>,
     pub(in crate::log) offset: u64,
     pub(in crate::log) length: u64,
+    /// By so much compression has made it shorter.
+    pub(in crate::log) saved: u64,
     pub(in crate::log) progress: Progress,
     /// The bytes that were written, or were meant to be. A thread that writes them again need not read them
     /// back: a file system may drop what a failed sync was to make durable. `None` while a flight has them,
@@ -166,7 +168,7 @@ impl Durable {
     /// Notes that a block that a flight still has is shorter than its place was.
     pub(in crate::log) fn shorten(&self, sequence: u64, length: u64) {
         if let Some(pending) = self.shared.ledger.lock().get(sequence) {
-            pending.length = length;
+            (pending.saved, pending.length) = (pending.length - length, length);
         }
     }
 

@@ -14,8 +14,6 @@ use super::pipeline::{Active, BATCH_BYTES, Pipeline, State, Taken};
 use crate::lock::{MutexGuard, rank};
 use crate::log::block::{BlockHeader, seal};
 use crate::log::file::LogFile;
-use crate::log::format::BLOCK_HEADER_BYTES;
-use crate::log::options::Compression;
 use crate::record::Lsn;
 
 /// How long records may gather before they are written, when nobody waits for the disk.
@@ -47,13 +45,17 @@ impl Flight {
         }
     }
 
-    /// Writes a block; says whether the operating system has it now.
+    /// Compresses a block if it can be, and writes it; says whether the operating system has it now.
     pub(in crate::log) fn write(self, pipeline: &Pipeline, mut taken: Taken) -> bool {
-        let body_bytes = (taken.bytes.len() - BLOCK_HEADER_BYTES) as u64;
-        if pipeline.compression() == Compression::Lz4 {
-            pipeline.compress(&mut taken);
-        }
-        let Taken { mut bytes, file, offset, sequence, first, count, durable, length, flags, .. } = taken;
+        pipeline.compress(&mut taken);
+        self.put(pipeline, taken)
+    }
+
+    /// Writes a block as it is; says whether the operating system has it now.
+    pub(in crate::log) fn put(self, pipeline: &Pipeline, taken: Taken) -> bool {
+        let Taken {
+            mut bytes, body_bytes, file, offset, sequence, first, count, durable, length, flags, ..
+        } = taken;
         let file_id = file.header.file_id;
         seal(
             &mut bytes,

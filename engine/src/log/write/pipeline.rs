@@ -175,6 +175,8 @@ pub(in crate::log) enum State {
 #[derive(Debug)]
 pub(in crate::log) struct Taken {
     pub(in crate::log) bytes: Vec<u8>,
+    /// Bytes of its records, as they were taken.
+    pub(in crate::log) body_bytes: u64,
     pub(in crate::log) file: Arc<LogFile>,
     pub(in crate::log) offset: u64,
     pub(in crate::log) sequence: u64,
@@ -356,6 +358,7 @@ impl Pipeline {
             return None;
         }
         let align = self.align();
+        let body_bytes = (active.buffer.len() - BLOCK_HEADER_BYTES) as u64;
         let (file, offset, length) = active.place(lane, align)?;
         let spare = active.spares.pop().unwrap_or_else(|| vec![0; BLOCK_HEADER_BYTES]);
         active.spares_bytes = active.spares_bytes.saturating_sub(spare.capacity());
@@ -381,11 +384,12 @@ impl Pipeline {
             file: file.clone(),
             offset,
             length,
+            saved: 0,
             progress,
             bytes: None,
             taken_at,
         });
-        Some(Taken { bytes, file, offset, sequence, first, count, durable, length, flags, align })
+        Some(Taken { bytes, body_bytes, file, offset, sequence, first, count, durable, length, flags, align })
     }
 
     /// Whether a directory could take the active buffer, of those with an idle flight or of all. None could

@@ -127,6 +127,7 @@ impl Pipeline {
         active.lanes[lane].offset = offset;
         for block in pending {
             active.lanes[lane].contents.add(block.sequence, block.first, block.last);
+            active.lanes[lane].contents.saved += block.saved;
         }
         // What lies behind is void already; cutting it, below, only gives the space back.
         for Leaving { file, length, .. } in &mut old {

@@ -26,6 +26,10 @@ pub struct LogStatus {
     pub packed_bytes_before: u64,
     /// Their bytes on disk.
     pub packed_bytes_after: u64,
+    /// Blocks that compression made no shorter, or hardly. After them others are not tried, and not counted.
+    pub packing_misses: u64,
+    /// Blocks that were compressed in vain, as another one had been placed behind them meanwhile.
+    pub packing_overtaken: u64,
     /// Since when, and why, no records are taken; `None` if all is well.
     pub failed: Option<(UnixMs, LogError)>,
     /// How often the log has failed since it was opened.
@@ -147,6 +151,8 @@ impl Pipeline {
             packed_blocks: self.packing.blocks.load(Ordering::Relaxed),
             packed_bytes_before: self.packing.bytes_before.load(Ordering::Relaxed),
             packed_bytes_after: self.packing.bytes_after.load(Ordering::Relaxed),
+            packing_misses: self.packing.misses.load(Ordering::Relaxed),
+            packing_overtaken: self.packing.overtaken.load(Ordering::Relaxed),
             failed,
             failures: self.failures.load(Ordering::Relaxed),
             last_error,
