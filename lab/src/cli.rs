@@ -249,7 +249,8 @@ pub fn run(cli: LabCli) -> ExitCode {
         Ok(conclusion) if conclusion.failed > 0 => ExitCode::from(3),
         Ok(_) => ExitCode::SUCCESS,
         Err(_) if interrupt::asked() => {
-            eprintln!("interrupted");
+            // A terminal that closed takes no words.
+            let _ = writeln!(std::io::stderr(), "interrupted");
             ExitCode::from(interrupt::EXIT_CODE)
         }
         Err(error) => {

@@ -1,16 +1,17 @@
-//! Ctrl-C: the first one asks the experiment to stop, so that its servers and directories go away; the second
-//! ends the servers, removes the directories, and ends the process.
+//! Signals that ask the laboratory to end: Ctrl-C, `SIGTERM`, and the `SIGHUP` of a terminal that closes. The
+//! first one asks the experiment to stop, so that everything goes away with its guard; the second one ends
+//! the servers, takes away what is left, and ends the process.
 
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 use tempfile::TempDir;
 
@@ -28,12 +29,15 @@ static SIGNALS: AtomicUsize = AtomicUsize::new(0);
 static IS_PATIENT: AtomicBool = AtomicBool::new(false);
 /// Directories that are there, or were.
 static DIRECTORIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// Everything else that is there.
+static LEFTOVERS: Leftovers = Leftovers(Mutex::new(Vec::new()));
 
-/// Starts to listen for Ctrl-C and for `SIGTERM`.
+/// Starts to listen for Ctrl-C, for `SIGTERM`, and for `SIGHUP` unless it is ignored, as `nohup` has it.
 pub fn listen() {
     let listening = || -> io::Result<()> {
         let (told, teller) = UnixStream::pair()?;
-        for signal in [SIGINT, SIGTERM] {
+        let hangs_up = !process::ignores(std::process::id(), SIGHUP);
+        for signal in [SIGINT, SIGTERM].into_iter().chain(hangs_up.then_some(SIGHUP)) {
             flag::register(signal, ASKED_TO_STOP.clone())?;
             low_level::pipe::register(signal, teller.try_clone()?)?;
         }
@@ -51,14 +55,15 @@ fn count(mut told: UnixStream) {
     while told.read_exact(&mut byte).is_ok() {
         let is_first = SIGNALS.fetch_add(1, Ordering::Relaxed) == 0;
         if !is_first && !IS_PATIENT.load(Ordering::Relaxed) {
-            clean_up();
-            low_level::exit(EXIT_CODE.into());
+            clean_up_and_exit();
         }
     }
 }
 
-/// Ends all processes that this one has started, and removes its directories.
-fn clean_up() {
+/// Ends all processes that this one has started, takes away what is left, and ends this one.
+fn clean_up_and_exit() -> ! {
+    // Held until the end: a guard that is at work comes to its end first, and nothing new is made.
+    let mut leftovers = LEFTOVERS.lock();
     let children = process::children(std::process::id());
     // A server has children of its own.
     let all: Vec<u32> = children.iter().flat_map(|child| process::children(*child)).collect();
@@ -66,12 +71,77 @@ fn clean_up() {
         // It may have ended.
         let _ = kill_process(pid, Signal::KILL);
     }
+    take_all(&mut leftovers);
     for dir in DIRECTORIES.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         let is_gone = |_: &usize| fs::remove_dir_all(dir).is_ok() || !dir.exists();
         if dir.exists() && (0..REMOVALS).find(is_gone).is_none() {
             eprintln!("{} could not be removed", dir.display());
         }
     }
+    low_level::exit(EXIT_CODE.into())
+}
+
+/// Takes something away.
+type TakeAway = Box<dyn FnOnce() + Send>;
+
+/// Things that are each taken away once, with their numbers, oldest first. One at a time is taken away, or
+/// all.
+struct Leftovers(Mutex<Vec<(u64, TakeAway)>>);
+
+impl Leftovers {
+    fn lock(&self) -> MutexGuard<'_, Vec<(u64, TakeAway)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, take_away: TakeAway) -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.lock().push((number, take_away));
+        number
+    }
+
+    fn take(&self, number: u64) {
+        let mut all = self.lock();
+        if let Some(place) = all.iter().position(|own| own.0 == number) {
+            let (_, take_away) = all.remove(place);
+            take_away();
+        }
+    }
+}
+
+/// Takes all away in the order in which they were made, as their guards do: a group goes before the swap of
+/// its processes.
+fn take_all(leftovers: &mut Vec<(u64, TakeAway)>) {
+    leftovers.drain(..).for_each(|(_, take_away)| take_away());
+}
+
+/// A guard of something outside of this process, such as a mount: it is taken away when the guard is dropped,
+/// or by a second signal, whichever comes first.
+#[derive(Debug)]
+pub struct Leftover(u64);
+
+impl Leftover {
+    /// A guard that takes something away so. Make it before the thing itself: a signal may come in between.
+    ///
+    /// REQUIRES: `take_away` neither makes nor drops such a guard.
+    pub fn new(take_away: impl FnOnce() + Send + 'static) -> Leftover {
+        Leftover(LEFTOVERS.add(Box::new(take_away)))
+    }
+}
+
+impl Drop for Leftover {
+    fn drop(&mut self) {
+        LEFTOVERS.take(self.0);
+    }
+}
+
+/// Does something that a second signal waits for, such as running a program that it must not end in the
+/// midst.
+///
+/// REQUIRES: `work` neither makes nor drops a [`Leftover`].
+pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
+    let _held = LEFTOVERS.lock();
+    work()
 }
 
 /// From now on a second signal does not end this process: it waits for another one, to which it passes on all
@@ -124,5 +194,44 @@ pub fn wait_for<T>(
         }
         check()?;
         std::thread::sleep(every);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn each_leftover_is_taken_away_once_and_nothing_is_made_meanwhile() {
+        let leftovers: &'static Leftovers = Box::leak(Box::new(Leftovers(Mutex::default())));
+        let taken: Arc<Mutex<String>> = Arc::default();
+        let add = |name: char| {
+            let taken = taken.clone();
+            leftovers.add(Box::new(move || {
+                assert!(leftovers.0.try_lock().is_err(), "another thread would have to wait");
+                taken.lock().unwrap().push(name);
+            }))
+        };
+        let [first, second, third] = ['a', 'b', 'c'].map(add);
+        leftovers.take(second);
+        leftovers.take(second);
+        assert_eq!(*taken.lock().unwrap(), "b");
+        take_all(&mut leftovers.lock());
+        assert_eq!(*taken.lock().unwrap(), "bac");
+        for number in [first, third] {
+            leftovers.take(number);
+        }
+        assert_eq!(*taken.lock().unwrap(), "bac");
+    }
+
+    #[test]
+    fn a_guard_takes_its_own_away() {
+        let is_gone = Arc::new(AtomicBool::new(false));
+        let own = is_gone.clone();
+        let guard = Leftover::new(move || own.store(true, Ordering::Relaxed));
+        assert!(!is_gone.load(Ordering::Relaxed));
+        drop(guard);
+        assert!(is_gone.load(Ordering::Relaxed));
     }
 }

@@ -254,6 +254,12 @@ pub fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
+/// True if a process ignores a signal.
+pub fn ignores(pid: u32, signal: i32) -> bool {
+    let status = process(pid).and_then(|own| own.status());
+    status.is_ok_and(|status| (status.sigign >> (signal - 1)) & 1 == 1)
+}
+
 /// A process and its children.
 fn family(pid: u32) -> impl Iterator<Item = u32> {
     children(pid).into_iter().chain([pid])
@@ -293,6 +299,7 @@ pub fn forget_peak(pid: u32) -> Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::io::Read;
 
     #[test]
     fn own_memory_and_time_can_be_read() {
@@ -312,6 +319,18 @@ mod tests {
         assert!(family_virtual_bytes(own) > family_virtual_bytes(child.id()));
         assert!(family_virtual_bytes(child.id()) > memory(child.id()).unwrap().resident_bytes);
         child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_says_which_signals_it_ignores() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "trap '' HUP; echo; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = shell.spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let ignored = [signal_hook::consts::SIGHUP, signal_hook::consts::SIGTERM];
+        assert_eq!(ignored.map(|signal| ignores(child.id(), signal)), [true, false]);
+        drop(child.stdin.take());
         child.wait().unwrap();
     }
 

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::io::Read;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -96,4 +98,52 @@ fn a_second_signal_leaves_nothing_behind() {
     assert_eq!(ended.unwrap().expect("it ends").code(), Some(i32::from(interrupt::EXIT_CODE)));
     let left: Vec<String> = names(dir.path()).into_iter().filter(is_mine).collect();
     assert_eq!(left, Vec::<String>::new());
+}
+
+/// A repository with a package of Tarn's name, whose build tells a port that it began, and goes on forever.
+fn endless_build(repository: &Path) {
+    let git = |words: &[&str]| {
+        let mut git = Command::new("git");
+        git.arg("-C").arg(repository).args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(words);
+        assert!(git.stdout(Stdio::null()).status().unwrap().success());
+    };
+    let build = "fn main() {
+        let port = std::env::var(\"BEGAN\").unwrap();
+        let mut stream = std::net::TcpStream::connect(format!(\"127.0.0.1:{port}\")).unwrap();
+        std::io::Read::read_to_end(&mut stream, &mut Vec::new()).unwrap();
+    }";
+    let manifest = "[package]\nname = 'tarn'\nversion = '0.1.0'\nedition = '2024'\n[workspace]\n";
+    std::fs::create_dir_all(repository.join("src")).unwrap();
+    for (name, text) in [("Cargo.toml", manifest), ("build.rs", build), ("src/main.rs", "fn main() {}")] {
+        std::fs::write(repository.join(name), text).unwrap();
+    }
+    git(&["init", "--quiet"]);
+    git(&["add", "."]);
+    git(&["commit", "--quiet", "-m", "one"]);
+}
+
+#[test]
+fn a_terminal_that_closes_and_a_second_signal_leave_no_worktree() {
+    let dir = tempfile::tempdir().unwrap();
+    let [repository, cache, temporary] = ["repository", "cache", "tmp"].map(|name| dir.path().join(name));
+    endless_build(&repository);
+    std::fs::create_dir(&temporary).unwrap();
+    let began = TcpListener::bind("127.0.0.1:0").unwrap();
+    began.set_nonblocking(true).unwrap();
+    let mut command = lab();
+    command.args(["compare", "HEAD", "HEAD"]).current_dir(&repository);
+    command.env("BEGAN", began.local_addr().unwrap().port().to_string());
+    command.env("XDG_CACHE_HOME", &cache).env("TMPDIR", &temporary);
+    let mut child = command.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let (often, patience) = (Duration::from_millis(5), Duration::from_secs(120));
+    let accepted = interrupt::wait_for(often, patience, || Ok(began.accept().ok())).unwrap();
+    let mut build = accepted.expect("the build begins").0;
+    assert_eq!(names(&repository.join(".git/worktrees")).len(), 1);
+    // Two signals of a kind could be delivered as one.
+    for signal in [Signal::HUP, Signal::TERM] {
+        kill_process(Pid::from_child(&child), signal).unwrap();
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(i32::from(interrupt::EXIT_CODE)));
+    assert!(!repository.join(".git/worktrees").exists() && names(&temporary).is_empty());
+    assert_eq!(build.read(&mut [0]).unwrap_or(0), 0, "the build has ended");
 }

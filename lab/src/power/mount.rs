@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -16,6 +17,8 @@ use rand::rngs::SmallRng;
 
 use super::files::{self, Files, Survival};
 use crate::error::{IoContext, Result};
+use crate::interrupt::Leftover;
+use crate::process::output_of;
 
 /// The kernel asks again each time, because a loss of power changes the answers.
 const TTL: Duration = Duration::ZERO;
@@ -40,11 +43,13 @@ pub fn is_available() -> std::result::Result<(), String> {
 /// Unanswered syncs, while the disk hangs; `None` while it does not.
 type Held = Arc<Mutex<Option<Vec<(u64, ReplyEmpty)>>>>;
 
-/// A mounted disk; dropping it unmounts it.
+/// A mounted disk; dropping it, or a second signal, unmounts it.
 pub struct PowerDisk {
     files: Arc<Mutex<Files>>,
     held: Held,
     rng: SmallRng,
+    /// Declared before the session, which answers until then.
+    _unmounted: Leftover,
     _session: BackgroundSession,
 }
 
@@ -59,8 +64,13 @@ impl PowerDisk {
         let held = Held::default();
         let session = fuser::spawn_mount(Mounted(files.clone(), held.clone()), path, &config)
             .doing(|| format!("mount a disk that loses power at {}", path.display()))?;
-        let rng = SmallRng::seed_from_u64(seed);
-        Ok(PowerDisk { files, held, rng, _session: session })
+        let (rng, own) = (SmallRng::seed_from_u64(seed), path.to_owned());
+        let unmounted = Leftover::new(move || {
+            if let Err(error) = unmount(&own) {
+                eprintln!("{} could not be unmounted: {error}", own.display());
+            }
+        });
+        Ok(PowerDisk { files, held, rng, _unmounted: unmounted, _session: session })
     }
 
     /// Makes all that is there durable, also on a disk whose syncs do nothing.
@@ -97,6 +107,14 @@ impl Drop for PowerDisk {
     fn drop(&mut self) {
         self.release_syncs();
     }
+}
+
+/// Unmounts a disk, also while a process that was killed still has files open. Who is not root has the
+/// program of FUSE.
+fn unmount(path: &Path) -> Result<()> {
+    let by = |program: &str, words: &[&str]| output_of(Command::new(program).args(words).arg(path), program);
+    let helper = |program: &str| by(program, &["-u", "-z"]);
+    by("umount", &["-l"]).or_else(|_| helper("fusermount3")).or_else(|_| helper("fusermount")).map(|_| ())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -329,5 +347,36 @@ impl Filesystem for Mounted {
         }
         let (extends, clears) = (mode & KEEP_SIZE == 0, mode & (PUNCH_HOLE | ZERO_RANGE) != 0);
         done(lock(&self.0).zero(ino.0, offset, length, extends, clears), reply);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_disk_that_is_in_use_without_power_is_unmounted() {
+        if let Err(why) = is_available() {
+            let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let is_mounted = || {
+            let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+            mounts.lines().any(|line| line.split(' ').nth(1) == dir.path().to_str())
+        };
+        let disk = PowerDisk::mount(dir.path(), true, 1).unwrap();
+        let file = std::fs::File::create(dir.path().join("open")).unwrap();
+        assert!(is_mounted());
+        disk.cut();
+        unmount(dir.path()).unwrap();
+        assert!(!is_mounted());
+        drop((file, disk));
+        let disk = PowerDisk::mount(dir.path(), true, 1).unwrap();
+        assert!(is_mounted());
+        drop(disk);
+        assert!(!is_mounted());
     }
 }

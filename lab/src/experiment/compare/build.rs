@@ -7,11 +7,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::{IoContext, LabError, Result};
-use crate::interrupt;
+use crate::interrupt::{self, Leftover};
 use crate::process::output_of;
 
 /// An executable, and where it came from.
@@ -99,35 +100,32 @@ fn build(repository: &Path, commit: &str, words: &str, cache: &Path, binary: &Pa
 }
 
 /// A worktree of a commit. Dropping it removes it.
-struct Worktree<'r> {
-    repository: &'r Path,
+struct Worktree {
     path: PathBuf,
+    _removed: Leftover,
     _dir: tempfile::TempDir,
 }
 
-impl<'r> Worktree<'r> {
-    fn make(repository: &'r Path, commit: &str) -> Result<Worktree<'r>> {
+impl Worktree {
+    fn make(repository: &Path, commit: &str) -> Result<Worktree> {
         let dir = interrupt::temporary("tarn-compare-", &std::env::temp_dir());
         let dir = dir.doing(|| "make a directory for a worktree".to_owned())?;
         let path = dir.path().join("tree");
-        let tree = Worktree { repository, path, _dir: dir };
-        tree.git(&["add", "--quiet", "--detach"], &[commit])?;
+        let own = (repository.to_owned(), path.clone());
+        // One that stays is listed by git, and pruned by it once its directory is gone.
+        let removed = Leftover::new(move || _ = worktree(&own.0, &["remove", "--force"], &own.1, &[]));
+        let tree = Worktree { path, _removed: removed, _dir: dir };
+        worktree(repository, &["add", "--quiet", "--detach"], &tree.path, &[commit])?;
         Ok(tree)
-    }
-
-    /// Runs `git worktree` with words before and after the path.
-    fn git(&self, before: &[&str], after: &[&str]) -> Result<()> {
-        let mut git = Command::new("git");
-        git.arg("-C").arg(self.repository).arg("worktree").args(before).arg(&self.path).args(after);
-        output_of(&mut git, "git worktree").map(|_| ())
     }
 }
 
-impl Drop for Worktree<'_> {
-    fn drop(&mut self) {
-        // One that stays is listed by git, and pruned by it once its directory is gone.
-        let _ = self.git(&["remove", "--force"], &[]);
-    }
+/// Runs `git worktree` with words before and after the path of one, apart from the laboratory's process
+/// group: Ctrl-C does not end it.
+fn worktree(repository: &Path, before: &[&str], path: &Path, after: &[&str]) -> Result<()> {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(repository).arg("worktree").args(before).arg(path).args(after);
+    output_of(git.process_group(0), "git worktree").map(|_| ())
 }
 
 #[cfg(test)]
