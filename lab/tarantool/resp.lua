@@ -94,28 +94,37 @@ local function content(key, kind)
     return row[3]
 end
 
--- True if a key was there.
-local function remove(key)
+-- Removes the members of a key, if it has some, within a transaction. Returns the row of the key.
+local function remove_members(key)
     local row = keys:get(key)
-    if row == nil then
-        return false
-    end
-    box.atomic(function()
-        if row[2] == 'zset' then
-            for _, member in ipairs(members:select{key}) do
-                members:delete{key, member[2]}
-            end
+    if row ~= nil and row[2] == 'zset' then
+        for _, member in ipairs(members:select{key}) do
+            members:delete{key, member[2]}
         end
-        keys:delete(key)
+    end
+    return row
+end
+
+-- Writes a string, in one step also over another kind.
+local function set_string(words)
+    local key, value = words[2], words[3]
+    box.atomic(function()
+        remove_members(key)
+        keys:replace{key, 'string', value}
     end)
-    return true
+    return OK
 end
 
 local function remove_all(words)
     local removed = 0
-    for i = 2, #words do
-        removed = removed + (remove(words[i]) and 1 or 0)
-    end
+    box.atomic(function()
+        for i = 2, #words do
+            if remove_members(words[i]) ~= nil then
+                keys:delete(words[i])
+                removed = removed + 1
+            end
+        end
+    end)
     return integer(removed)
 end
 
@@ -227,14 +236,7 @@ local commands = {
         end
         return '*0\r\n'
     end},
-    SET = {3, 3, function(words)
-        local row = keys:get(words[2])
-        if row ~= nil and row[2] == 'zset' then
-            remove(words[2])
-        end
-        keys:replace{words[2], 'string', words[3]}
-        return OK
-    end},
+    SET = {3, 3, set_string},
     GET = {2, 2, function(words)
         local value = content(words[2], 'string')
         return value and bulk(value) or NONE
