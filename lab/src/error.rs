@@ -18,8 +18,7 @@ fn why_killed(status: ExitStatus) -> &'static str {
     if is_killed { "; the kernel does that to it where memory runs out" } else { "" }
 }
 
-/// The reason why an experiment stopped. The run is abandoned in every case; the variants differ in who must
-/// act.
+/// The reason why an experiment, or the measurement of a cell, stopped. The variants differ in who must act.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A server could not be started, stopped unexpectedly, or never became ready. Look at its own words.
@@ -71,6 +70,17 @@ pub enum LabError {
     /// A program is not there, or cannot run here: what it would have measured is left out.
     #[error("{0}")]
     Missing(String),
+    /// A checkpoint of a server failed, or does not end.
+    #[error("{0}")]
+    Checkpoint(String),
+    /// A cell that cannot be measured, or failed in a way that says nothing of the others: it is left out.
+    #[error("{why}")]
+    LeftOut {
+        /// The reason.
+        why: String,
+        /// True if it was tried and failed; false if this machine cannot do it.
+        failed: bool,
+    },
     /// The command line asks for something that cannot be.
     #[error("{0}")]
     Arguments(String),
@@ -83,6 +93,14 @@ impl LabError {
     /// An error of something that was asked for and cannot be.
     pub fn refused(error: impl std::fmt::Display) -> LabError {
         LabError::Arguments(error.to_string())
+    }
+
+    /// The same as the reason why one cell is left out; that somebody pressed Ctrl-C is none.
+    pub fn of_cell(self) -> LabError {
+        match self {
+            LabError::Interrupted | LabError::LeftOut { .. } => self,
+            other => LabError::LeftOut { why: other.to_string(), failed: true },
+        }
     }
 }
 

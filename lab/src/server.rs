@@ -233,7 +233,7 @@ impl Plan {
             .doing(|| format!("start {}", self.subject.binary.display()))?;
         drop(pinned);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        Ok(Server { plan: self.clone(), child, address, launched: Instant::now() })
+        Ok(Server { plan: self.clone(), child, address, launched: Instant::now(), is_killed: false })
     }
 }
 
@@ -307,6 +307,8 @@ pub struct Server {
     child: Child,
     address: SocketAddr,
     launched: Instant,
+    /// True once the laboratory has killed it.
+    is_killed: bool,
 }
 
 impl Server {
@@ -393,6 +395,7 @@ impl Server {
     pub fn kill(&mut self) -> Result<(Instant, ExitStatus)> {
         let moment = Instant::now();
         self.signal(Signal::KILL)?;
+        self.is_killed = true;
         let status = self.child.wait().doing(|| "wait for the killed server".to_owned())?;
         Ok((moment, status))
     }
@@ -405,9 +408,9 @@ impl Server {
         self.kill().map(|_| ())
     }
 
-    /// Its exit status, if it ended by itself or is about to.
+    /// Its exit status, if it ended by itself or is about to: not by [`kill`](Server::kill).
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.end_within(DEATH_PATIENCE)
+        if self.is_killed { None } else { self.end_within(DEATH_PATIENCE) }
     }
 
     fn end_within(&mut self, patience: Duration) -> Option<ExitStatus> {

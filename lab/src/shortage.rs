@@ -1,13 +1,16 @@
 //! Short memory: a server gets a share of what its raw data have, and perhaps a place to swap to.
 
 use std::fmt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::ExitStatus;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Result};
 use crate::limit::MemoryLimit;
 use crate::swap::Swap;
+use tarn_resp::client::ClientError;
 
 /// Memory of a server without data, which a limit has besides its share of the data.
 const SERVER_BYTES: u64 = 16 << 20;
@@ -15,6 +18,10 @@ const SERVER_BYTES: u64 = 16 << 20;
 const SWAP_BYTES: u64 = 256 << 20;
 /// The raw data for which memory is made short to see whether it can be.
 const PROBE_BYTES: u64 = 64 << 20;
+
+const KILL: i32 = rustix::process::Signal::KILL.as_raw();
+/// The kind of reason for which cells are left out where memory cannot be made short.
+pub const REFUSED: &str = "memory cannot be made short";
 
 named! {
     /// The means by which memory is made short.
@@ -45,7 +52,7 @@ impl Means {
 
     /// The reason why this machine does not permit them, if it does not.
     pub fn refusal(self, dir: &Path) -> Option<String> {
-        Shortage { percent: 100, by: self }.make(PROBE_BYTES, dir).err()
+        Shortage { percent: 100, by: self }.make(PROBE_BYTES, dir).err().map(|error| error.to_string())
     }
 }
 
@@ -69,12 +76,13 @@ impl Shortage {
         raw_bytes * self.percent as u64 / 100 + SERVER_BYTES
     }
 
-    /// Makes memory short for such a server; `None` if it does that itself. A swap file lies in `dir`. `Err`
-    /// has the reason why this machine does not permit it.
-    pub fn make(self, raw_bytes: u64, dir: &Path) -> std::result::Result<Option<ShortMemory>, String> {
-        let group = || MemoryLimit::make(self.limit_bytes(raw_bytes));
+    /// Makes memory short for such a server; `None` if it does that itself. A swap file lies in `dir`. Where
+    /// this machine does not permit it, the cell is left out ([`LabError::LeftOut`]).
+    pub fn make(self, raw_bytes: u64, dir: &Path) -> Result<Option<ShortMemory>> {
+        let refused = |why: String| LabError::LeftOut { why: format!("{REFUSED}: {why}"), failed: false };
+        let group = || MemoryLimit::make(self.limit_bytes(raw_bytes)).map_err(refused);
         let swap_bytes = raw_bytes * 2 + SWAP_BYTES;
-        let swap = |made: Result<Swap>| made.map(Some).map_err(|error| error.to_string());
+        let swap = |made: Result<Swap>| made.map(Some).map_err(|error| refused(error.to_string()));
         let (group, swap) = match self.by {
             Means::Maxmemory => return Ok(None),
             Means::Group => (group()?, None),
@@ -97,6 +105,14 @@ pub struct ShortMemory {
     /// The group of the server. Declared before the swap, because what is swapped out must be gone.
     pub group: MemoryLimit,
     _swap: Option<Swap>,
+}
+
+#[cfg(test)]
+impl ShortMemory {
+    /// A group alone.
+    pub(crate) fn of(group: MemoryLimit) -> ShortMemory {
+        ShortMemory { group, _swap: None }
+    }
 }
 
 /// The options of an experiment that makes memory short.
@@ -131,20 +147,44 @@ fn percent(text: &str) -> std::result::Result<u32, String> {
     if is_ratio { Ok((ratio * 100.0).round() as u32) } else { Err("not between 0.01 and 100".to_owned()) }
 }
 
-/// The result of a measurement under a limit in which something failed, in words: that is a result there.
-/// Without one it is an error, as is that somebody pressed Ctrl-C.
-pub fn as_result(shortage: Option<Shortage>, error: LabError) -> Result<String> {
-    match error {
-        LabError::Interrupted => Err(error),
-        error if shortage.is_none() => Err(error),
-        error => Ok(error.to_string()),
+/// The words for a measurement under a limit that the lack of memory ended, which is a result: the kernel
+/// ended the server, or a child of it that took a checkpoint, or the server refused. `ended` is the exit
+/// status of a server that ended by itself, and `kills` counts the processes of its group that the kernel
+/// ended. Anything else that failed stays an error.
+pub fn as_result(error: LabError, ended: Option<ExitStatus>, kills: u64) -> Result<String> {
+    match ended {
+        Some(status) if kills > 0 && status.signal() == Some(KILL) => {
+            Ok(format!("the kernel ended the server for lack of memory ({status})"))
+        }
+        Some(status) => Err(LabError::Ended { status }),
+        None => match error {
+            LabError::Checkpoint(why) if kills > 0 => {
+                Ok(format!("the kernel ended a child of the server for lack of memory: {why}"))
+            }
+            LabError::Checkpoint(why) | LabError::Reply(why) | LabError::Client(ClientError::Reply(why))
+                if is_refusal(&why, kills) =>
+            {
+                Ok(why)
+            }
+            other => Err(other),
+        },
     }
+}
+
+/// True for an error reply that says that memory lacks. If the kernel ended a child that took a checkpoint,
+/// redis-server refuses writes from then on, too.
+pub fn is_refusal(reply: &str, kills: u64) -> bool {
+    let words = ["OOM command not allowed", "Cannot allocate memory"];
+    words.iter().any(|own| reply.contains(own))
+        || (kills > 0 && reply.contains("MISCONF Redis is configured to save RDB"))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::limit::tests as limit;
+    use crate::swap::tests as swap;
 
     #[test]
     fn a_limit_is_a_share_of_the_raw_data_and_a_server() {
@@ -171,22 +211,46 @@ mod tests {
     }
 
     #[test]
-    fn the_means_of_choice_is_one_that_the_machine_permits() {
-        let dir = tempfile::tempdir().unwrap();
+    fn the_means_of_choice_is_a_swap_file_where_the_machine_permits_it() {
+        let (_alone, dir) = (swap::alone(), tempfile::tempdir().unwrap());
         let by = Options::default().shortages(&[75], dir.path())[0].by;
-        let is_root = rustix::process::geteuid().is_root();
-        assert!(by == Means::Group || (is_root && by.refusal(dir.path()).is_none()), "{by:?}");
+        if limit::may_limit() && swap::may_swap(dir.path()) {
+            assert_eq!((by, by.refusal(dir.path())), (Means::SwapFile, None));
+        }
         // A place that cannot have a file.
         let nowhere = dir.path().join("none");
-        assert!(Means::SwapFile.refusal(&nowhere).is_some());
+        let refused = Shortage { percent: 75, by: Means::SwapFile }.make(1 << 20, &nowhere).unwrap_err();
+        assert!(matches!(&refused, LabError::LeftOut { why, failed: false } if why.starts_with(REFUSED)));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn a_failure_is_a_result_only_where_memory_is_short() {
-        let failed = || LabError::Reply("it ended".to_owned());
-        let short = Some(Shortage { percent: 50, by: Means::Group });
-        assert!(as_result(short, failed()).unwrap().contains("it ended"));
-        assert!(as_result(None, failed()).is_err() && as_result(short, LabError::Interrupted).is_err());
+    fn only_a_lack_of_memory_is_a_result() {
+        let [killed, failed] = [9, 1 << 8].map(|status| Some(ExitStatus::from_raw(status)));
+        let lost = || LabError::Reply("came back with 1 of 2 keys".to_owned());
+        assert!(as_result(lost(), killed, 1).unwrap().starts_with("the kernel ended the server"));
+        // Somebody else killed it, or it ended in another way.
+        for (ended, kills) in [(killed, 0), (failed, 1), (failed, 0)] {
+            assert!(matches!(as_result(lost(), ended, kills), Err(LabError::Ended { .. })));
+        }
+        assert!(as_result(lost(), None, 1).is_err() && as_result(lost(), None, 0).is_err());
+        let checkpoint = |why: &str| LabError::Checkpoint(why.to_owned());
+        assert!(as_result(checkpoint("it failed"), None, 1).unwrap().contains("a child"));
+        assert!(as_result(checkpoint("it failed: no space left on device"), None, 0).is_err());
+        let full = std::io::Error::from_raw_os_error(28);
+        assert!(as_result(LabError::Io { what: "write".to_owned(), source: full }, None, 1).is_err());
+        assert!(matches!(as_result(LabError::Interrupted, None, 1), Err(LabError::Interrupted)));
+    }
+
+    #[test]
+    fn a_refusal_for_lack_of_memory_is_a_result() {
+        let oom = "-OOM command not allowed when used memory > 'maxmemory'.";
+        for error in [LabError::Reply(oom.to_owned()), ClientError::Reply(oom.to_owned()).into()] {
+            assert_eq!(as_result(error, None, 0).unwrap(), oom);
+        }
+        let after_a_kill = "-MISCONF Redis is configured to save RDB snapshots, but it's currently unable to";
+        let full = "-MISCONF Errors writing to the AOF file: No space left on device";
+        let refused = |kills| [oom, after_a_kill, full].map(|reply| is_refusal(reply, kills));
+        assert_eq!((refused(0), refused(1)), ([true, false, false], [true, true, false]));
     }
 }

@@ -181,12 +181,12 @@ impl<'t> Conductor<'t> {
             let is_over = is("aof_rewrite_in_progress", "0") && !is("aof_rewrite_scheduled", "1");
             if is_over && !is("aof_last_bgrewrite_status", "ok") {
                 let why = info.text("log_compaction_last_error").unwrap_or("see its log");
-                return Err(LabError::Reply(format!("the log was not made shorter: {why}")));
+                return Err(LabError::Checkpoint(format!("the log was not made shorter: {why}")));
             }
             let is_cut_off = !is_over && self.is_cut_off(from);
             Ok((is_over || is_cut_off).then(|| is_over.then(|| from.elapsed())))
         })?;
-        took.ok_or_else(|| LabError::Reply("making the log shorter does not end".to_owned()))
+        took.ok_or_else(|| LabError::Checkpoint("making the log shorter does not end".to_owned()))
     }
 }
 
@@ -208,7 +208,7 @@ fn look_for_failure(client: &mut Client, from: Instant) -> Result<()> {
     let failed = is("rdb_bgsave_in_progress", "0") && is("rdb_last_bgsave_status", "err");
     if failed || from.elapsed() > PATIENCE {
         let why = info.text("checkpoint_failure").unwrap_or("see its log");
-        return Err(LabError::Reply(format!("the checkpoint failed or does not end: {why}")));
+        return Err(LabError::Checkpoint(format!("the checkpoint failed or does not end: {why}")));
     }
     Ok(())
 }
@@ -218,7 +218,7 @@ pub fn checkpoint_alone(trial: &Trial) -> Result<Taken> {
     let cue = Cue::default();
     let mut conductor = Conductor::new(trial, &cue)?;
     if conductor.checkpoint()?.is_none() {
-        return Err(LabError::Reply("the checkpoint does not end".to_owned()));
+        return Err(LabError::Checkpoint("the checkpoint does not end".to_owned()));
     }
     Ok(conductor.acts.pop().and_then(|act| act.taken).expect("a checkpoint was taken"))
 }

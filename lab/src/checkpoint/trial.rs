@@ -9,7 +9,7 @@ use crate::device;
 use crate::error::{LabError, Result};
 use crate::interrupt::{self, wait_for};
 use crate::server::{Info, Plan, Server};
-use crate::shortage::ShortMemory;
+use crate::shortage::{ShortMemory, as_result};
 use tarn_resp::client::Client;
 
 /// The longest that a start may take.
@@ -165,5 +165,76 @@ impl Trial {
             Err(interrupted) => interrupted,
             Ok(()) => self.server.ended().map_or(error, |status| LabError::Ended { status }),
         }
+    }
+
+    /// The words for a measurement under a limit that the lack of memory ended. Any other error stays one.
+    pub fn out_of_memory(&mut self, error: LabError) -> Result<String> {
+        interrupt::check()?;
+        let ended = self.server.ended();
+        as_result(error, ended, self.kills())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::limit::MemoryLimit;
+    use crate::limit::tests::may_limit;
+    use crate::server::{Product, Subject};
+
+    /// A trial of a shell, which is no server.
+    fn trial(script: &str) -> Trial {
+        let dir = tempfile::tempdir().unwrap();
+        let arguments = ["-c", script, "sh"].map(str::to_owned).to_vec();
+        let subject = Subject { arguments, ..Subject::new(Product::RedisServer, "/bin/sh".as_ref()) };
+        let (server, version) = (Plan::new(subject, dir.path()).launch().unwrap(), String::new());
+        let dirs = vec![dir];
+        Trial { version, server, ask: None, forks: false, cut: None, limit: None, patience: None, dirs }
+    }
+
+    fn failed() -> LabError {
+        LabError::Reply("something else".to_owned())
+    }
+
+    #[test]
+    fn a_server_that_the_laboratory_killed_has_not_ended_by_itself() {
+        let mut trial = trial("exec sleep 600");
+        trial.server.kill().unwrap();
+        assert!(matches!(trial.out_of_memory(failed()), Err(LabError::Reply(_))));
+        assert!(matches!(trial.reason(failed()), LabError::Reply(_)));
+    }
+
+    #[test]
+    fn a_server_that_the_kernel_ended_at_its_limit_lacked_memory() {
+        if !may_limit() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let sign = dir.path().join("go");
+        // Needs twice as much again and again, once it is under its limit.
+        let script = format!(
+            "until test -e {}; do :; done; exec awk 'BEGIN {{ s = \"x\"; while (1) s = s s }}'",
+            sign.display()
+        );
+        let mut trial = trial(&script);
+        let group = MemoryLimit::make(32 << 20).unwrap();
+        trial.restrict(ShortMemory::of(group)).unwrap();
+        std::fs::write(sign, "").unwrap();
+        let (often, patience) = (ASK_AGAIN, Duration::from_secs(60));
+        let ended = wait_for(often, patience, || Ok(trial.server.ended())).unwrap();
+        assert!(ended.is_some(), "it ends");
+        let words = trial.out_of_memory(failed()).unwrap();
+        assert!(words.starts_with("the kernel ended the server for lack of memory"), "{words}");
+    }
+
+    #[test]
+    fn a_server_that_somebody_else_killed_did_not_lack_memory() {
+        if !may_limit() {
+            return;
+        }
+        let mut trial = trial("kill -KILL $$");
+        trial.limit = Some(ShortMemory::of(MemoryLimit::make(32 << 20).unwrap()));
+        assert!(matches!(trial.out_of_memory(failed()), Err(LabError::Ended { .. })));
     }
 }

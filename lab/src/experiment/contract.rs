@@ -236,9 +236,9 @@ pub fn leave_out<C: Cell>(
 }
 
 /// Runs an experiment: measures the cells that are not in the file of results, or with `again` all, and
-/// judges all. A cell for which memory does not suffice, or whose server ended by itself
-/// ([`LabError::Ended`]), is left out, with a line that says so. So is any cell of a peer that fails. Returns
-/// in how many cells something was wrong.
+/// judges all. A cell for which memory does not suffice, whose server ended by itself ([`LabError::Ended`]),
+/// or that says so itself ([`LabError::LeftOut`]) is left out, with a line that has the reason. So is any
+/// cell of a peer that fails. Returns in how many cells something was wrong.
 pub fn run<E: Experiment>(
     experiment: &mut E,
     path: Option<&Path>,
@@ -268,11 +268,16 @@ pub fn run<E: Experiment>(
             let why = format!("not enough memory: it needs {need} MB, and {available} are available");
             bar.suspend(|| report.leave_out(&out(why, false)))?;
         } else {
-            match experiment.measure(cell, report) {
-                Err(error)
-                    if matches!(error, LabError::Ended { .. })
-                        || (cell.is_of_peer() && !interrupt::asked()) =>
-                {
+            let measured = experiment.measure(cell, report);
+            if measured.is_err() {
+                // Ctrl-C ends servers, too.
+                interrupt::check()?;
+            }
+            match measured {
+                Err(LabError::LeftOut { why, failed }) => {
+                    bar.suspend(|| report.leave_out(&out(why, failed)))?;
+                }
+                Err(error) if matches!(error, LabError::Ended { .. }) || cell.is_of_peer() => {
                     bar.suspend(|| report.leave_out(&out(error.to_string(), true)))?;
                 }
                 measured => tell::<E>(path, cell, measured?, report)?,
@@ -616,5 +621,52 @@ pub mod check {
             snapshots: Snapshots, true, ["NS", "a: mean", "b: mean", "c: mean", "d: mean", "e: max", "h: max",
                 "i: ", "l: ", "taken phase"];
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// Cells that fail, each in its way.
+    struct Failing;
+
+    impl Experiment for Failing {
+        const NAME: &'static str = "failing";
+        const QUESTION: &'static str = "";
+        const FIGURES: &'static str = "pair = 'a'\nsame = ['a']";
+        type Cell = String;
+        type Figures = u64;
+
+        fn plan(&mut self) -> Result<Vec<String>> {
+            Ok(["refused", "failed", "fine", "fatal", "never"].map(str::to_owned).to_vec())
+        }
+
+        fn measure(&mut self, cell: &String, _: &mut Report) -> Result<Option<Measured<u64>>> {
+            let failed = LabError::Reply("a full disk".to_owned());
+            match &**cell {
+                "refused" => Err(LabError::LeftOut { why: "no groups".to_owned(), failed: false }),
+                "failed" => Err(failed.of_cell()),
+                "fine" => Ok(Some(Measured::here("a", 7))),
+                "fatal" => Err(failed),
+                _ => panic!("{cell} comes after one that ends the experiment"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_cell_that_says_so_is_left_out_with_its_reason_and_the_others_go_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("failing.jsonl");
+        let mut report = Report::new(Failing::NAME, 1, dir.path(), Some(&path)).unwrap();
+        let ended = run(&mut Failing, Some(&path), Wanted::default(), false, &mut report);
+        assert!(matches!(ended, Err(LabError::Reply(_))), "{ended:?}");
+        let results = ResultsOf::<Failing>::read(&path, Failing::NAME).unwrap();
+        assert_eq!(results.find(&"fine".to_owned()), Some(&7));
+        let left: Vec<_> = results.left_out.iter().map(|own| (&*own.what, &*own.why, own.failed)).collect();
+        let failed = "unexpected reply: a full disk";
+        assert_eq!(left, [("refused", "no groups", false), ("failed", failed, true)]);
+        assert!(matches!(LabError::Interrupted.of_cell(), LabError::Interrupted));
     }
 }

@@ -202,44 +202,46 @@ impl fmt::Display for Cell {
     }
 }
 
-/// The results of a cell. Fields that do not concern its part stay empty.
+/// The results of a cell. A field that does not concern its part, or that was not measured because the server
+/// ended before, stays empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
     /// The limit of memory, if there was one.
     pub limit_bytes: Option<u64>,
-    /// The reason why the server ended by itself, or was of no more use.
+    /// The way in which the lack of memory ended the measurement, if it did.
     pub ended: Option<String>,
-    /// Processes of it that the kernel ended at the limit.
+    /// Processes of the server that the kernel ended at the limit.
     pub kills: u64,
     /// Records that were acknowledged.
     pub loaded: u64,
-    /// Error replies, and one of them.
+    /// Error replies, which refused for lack of memory.
     pub errors: u64,
     /// One of them.
     pub first_error: Option<String>,
     /// The load of the records.
-    pub load: Stretch,
+    pub load: Option<Stretch>,
     /// Updates and reads afterwards, half and half.
-    pub updates: Stretch,
+    pub updates: Option<Stretch>,
     /// The start of these, in seconds since the start.
-    pub updates_from_s: f64,
+    pub updates_from_s: Option<f64>,
     /// `used_memory` after the records were loaded.
-    pub used_bytes: u64,
+    pub used_bytes: Option<u64>,
     /// Resident memory then.
-    pub resident_bytes: u64,
+    pub resident_bytes: Option<u64>,
     /// Bytes of the files then.
-    pub file_bytes: u64,
+    pub file_bytes: Option<u64>,
     /// Bytes of the files at the end, or of those of a start.
-    pub last_file_bytes: u64,
+    pub last_file_bytes: Option<u64>,
     /// Seconds in which the files of a start were written: a snapshot, or a log that was made shorter.
     pub saved_s: Option<f64>,
     /// Seconds of a start until all keys were there.
     pub started_s: Option<f64>,
     /// Processor time of a start by its time.
-    pub cores_busy: f64,
+    pub cores_busy: Option<f64>,
     /// By time: seconds at the end of an interval, and requests a second in it.
     pub throughput: Vec<(f32, f32)>,
     /// The use of the machine by time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
 }

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use super::cell::{Cell, Figures, Model, Part};
 use crate::checkpoint::{Trial, checkpoint_alone, together};
 use crate::error::{LabError, Result};
-use crate::interrupt;
 use crate::load::{Cue, Group, KeyChoice, Load, LoadResult, MOMENT, Mix, Pace, Until};
 use crate::process::{Pinned, beside};
 use crate::resources;
 use crate::setting::{Setting, fill_silently};
-use crate::shortage::as_result;
+use crate::shortage::is_refusal;
 use crate::ycsb;
 
 /// Each field of each record is updated so often on average before a start from a log.
@@ -93,68 +92,74 @@ fn load(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) -> Res
 }
 
 fn load_and_update(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
-    let began = Instant::now();
-    let mut series = Series::default();
-    let mut figures = Figures::default();
-    let until = Until::Requests(cell.records);
-    let most = times.load * if cell.limit().is_some() { SHORT_LOADS } else { 1 };
-    let loaded = run(setting, trial, cell, Mix::in_order(ycsb::insert(), cell.records), until, most)?;
-    series.add(Duration::ZERO, &loaded);
-    figures.load = together(&[&loaded.watched.phases[0]]);
-    let answered = (figures.load.rate * figures.load.seconds).round() as u64;
-    note_errors(&mut figures, &loaded);
-    // An insert has two replies, and who refuses one refuses both.
-    figures.loaded = answered.saturating_sub(figures.errors / 2);
-    if answered < cell.records && began.elapsed() < most {
-        figures.ended = Some(how_it_ended(trial)?.unwrap_or_else(|| "it broke the connections".to_owned()));
-    } else if let Err(error) = look(trial, &mut figures) {
-        figures.ended = Some(end(trial, cell, error)?);
-    }
-    if figures.ended.is_none() {
-        let from = began.elapsed();
-        figures.updates_from_s = from.as_secs_f64();
-        let until = Until::Time { warmup: Duration::ZERO, measured: times.updates };
-        // A record that was not loaded is read as missing, and an update makes a small record of it.
-        let mix = ycsb::updates(50, KeyChoice::Zipfian, cell.records);
-        let updated = run(setting, trial, cell, mix, until, times.updates * 2)?;
-        series.add(from, &updated);
-        figures.updates = together(&[&updated.watched.phases[0]]);
-        note_errors(&mut figures, &updated);
-        match trial.file_bytes() {
-            Ok(bytes) => figures.last_file_bytes = bytes,
-            Err(error) => figures.ended = Some(end(trial, cell, error)?),
-        }
-    }
+    let (mut figures, mut series) = (Figures::default(), Series::default());
+    let done = requests(setting, times, trial, cell, &mut figures, &mut series);
+    figures.ended = done.err().map(|error| end(trial, cell, error)).transpose()?;
     figures.throughput = series.rates(times.every);
     Ok(figures)
 }
 
-/// How the server ended by itself; `None` if it has not.
-fn how_it_ended(trial: &mut Trial) -> Result<Option<String>> {
-    // Ctrl-C ends the server too.
-    interrupt::check()?;
-    Ok(trial.server.ended().map(|status| LabError::Ended { status }.to_string()))
-}
-
-/// The same after something failed, which is a result of its own where memory is short.
-fn end(trial: &mut Trial, cell: &Cell, error: LabError) -> Result<String> {
-    match how_it_ended(trial)? {
-        Some(how) => Ok(how),
-        None => as_result(cell.limit(), error),
+/// The load, and updates and reads afterwards.
+fn requests(
+    setting: &Setting,
+    times: &Times,
+    trial: &Trial,
+    cell: &Cell,
+    figures: &mut Figures,
+    series: &mut Series,
+) -> Result<()> {
+    let began = Instant::now();
+    let until = Until::Requests(cell.records);
+    let most = times.load * if cell.limit().is_some() { SHORT_LOADS } else { 1 };
+    let loaded = run(setting, trial, cell, Mix::in_order(ycsb::insert(), cell.records), until, most)?;
+    series.add(Duration::ZERO, &loaded);
+    let stretch = together(&[&loaded.watched.phases[0]]);
+    let answered = (stretch.rate * stretch.seconds).round() as u64;
+    note_errors(figures, &loaded, trial.kills())?;
+    // An insert has two replies, and who refuses one refuses both.
+    figures.loaded = answered.saturating_sub(figures.errors / 2);
+    if answered < cell.records && began.elapsed() < most {
+        return Err(LabError::Reply("the server broke the connections".to_owned()));
     }
+    figures.load = Some(stretch);
+    look(trial, figures)?;
+
+    let from = began.elapsed();
+    let until = Until::Time { warmup: Duration::ZERO, measured: times.updates };
+    // A record that was not loaded is read as missing, and an update makes a small record of it.
+    let mix = ycsb::updates(50, KeyChoice::Zipfian, cell.records);
+    let updated = run(setting, trial, cell, mix, until, times.updates * 2)?;
+    series.add(from, &updated);
+    note_errors(figures, &updated, trial.kills())?;
+    figures.last_file_bytes = Some(trial.file_bytes()?);
+    figures.updates = Some(together(&[&updated.watched.phases[0]]));
+    figures.updates_from_s = Some(from.as_secs_f64());
+    Ok(())
 }
 
-fn note_errors(figures: &mut Figures, result: &LoadResult) {
-    figures.errors += result.groups.iter().map(|group| group.errors).sum::<u64>();
-    let first = result.groups.iter().find_map(|group| group.first_error.clone());
-    figures.first_error = figures.first_error.take().or(first);
+/// The way in which the lack of memory ended a measurement under a limit. Without one, or for another reason,
+/// what failed is an error.
+fn end(trial: &mut Trial, cell: &Cell, error: LabError) -> Result<String> {
+    if cell.limit().is_some() { trial.out_of_memory(error) } else { Err(trial.reason(error)) }
+}
+
+/// Counts the replies that refused for lack of memory, which are a result; other error replies are none.
+fn note_errors(figures: &mut Figures, result: &LoadResult, kills: u64) -> Result<()> {
+    let firsts = || result.groups.iter().filter_map(|group| group.first_error.as_deref());
+    let errors: u64 = result.groups.iter().map(|group| group.errors).sum();
+    if let Some(other) = firsts().find(|text| !is_refusal(text, kills)) {
+        return Err(LabError::Reply(format!("{errors} error replies, such as: {other}")).of_cell());
+    }
+    figures.errors += errors;
+    figures.first_error = figures.first_error.take().or(firsts().next().map(str::to_owned));
+    Ok(())
 }
 
 /// Memory and files.
 fn look(trial: &Trial, figures: &mut Figures) -> Result<()> {
-    figures.used_bytes = trial.server.info_number("memory", "used_memory")?.unwrap_or_default();
-    figures.resident_bytes = trial.server.memory()?.resident_bytes;
-    figures.file_bytes = trial.file_bytes()?;
+    figures.used_bytes = trial.server.info_number("memory", "used_memory")?;
+    figures.resident_bytes = Some(trial.server.memory()?.resident_bytes);
+    figures.file_bytes = Some(trial.file_bytes()?);
     Ok(())
 }
 
@@ -196,33 +201,61 @@ fn recovery(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) ->
     if cell.model == Model::Snapshot || cell.shortens {
         figures.saved_s = Some(checkpoint_alone(trial)?.seconds);
     }
-    let written = trial.file_bytes().inspect(|bytes| figures.last_file_bytes = *bytes);
-    let started = written.and_then(|_| trial.relaunch()).and_then(|keys| {
-        let (pid, every) = (trial.server.pid(), times.every_of_start);
-        let watch = |is_over: &_| resources::watch(pid, every, is_over);
-        let (usage, started) = beside(watch, || {
-            let seconds = trial.wait_until_back(keys)?;
-            // The server has not ended: its time is that of the start.
-            Ok((seconds, trial.server.cpu_time().unwrap_or_default()))
-        });
-        figures.usage = usage;
-        started
-    });
-    match started {
-        Ok((seconds, busy)) => {
-            figures.started_s = Some(seconds);
-            figures.cores_busy = busy.as_secs_f64() / seconds;
-        }
-        // Where memory is short, a server may end; that is the measurement.
-        Err(error) if cell.limit().is_some() => figures.ended = Some(end(trial, cell, error)?),
-        Err(error) => return Err(error),
-    }
+    let started = start(times, trial, &mut figures);
+    // Where memory is short, the kernel may end a server; that is the measurement.
+    figures.ended = started.err().map(|error| end(trial, cell, error)).transpose()?;
     Ok(figures)
+}
+
+/// Starts the server again from its files. One that ends has no figures of its start.
+fn start(times: &Times, trial: &mut Trial, figures: &mut Figures) -> Result<()> {
+    figures.last_file_bytes = Some(trial.file_bytes()?);
+    let keys = trial.relaunch()?;
+    let (pid, every) = (trial.server.pid(), times.every_of_start);
+    let watch = |is_over: &_| resources::watch(pid, every, is_over);
+    let (usage, started) = beside(watch, || {
+        let seconds = trial.wait_until_back(keys)?;
+        // The server has not ended: its time is that of the start.
+        Ok::<_, LabError>((seconds, trial.server.cpu_time().unwrap_or_default()))
+    });
+    let (seconds, busy) = started?;
+    figures.started_s = Some(seconds);
+    figures.cores_busy = Some(busy.as_secs_f64() / seconds);
+    figures.usage = usage;
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::{GroupResult, Tally, Watched};
+
+    #[test]
+    fn error_replies_are_a_result_only_where_they_refuse_for_lack_of_memory() {
+        let result = |first_error: &str| LoadResult {
+            elapsed: Duration::ZERO,
+            groups: vec![GroupResult {
+                name: "threads",
+                requests: 1,
+                errors: 2,
+                first_error: Some(first_error.to_owned()),
+                latency_ns: hdrhistogram::Histogram::new(3).expect("three digits are few enough"),
+                rate: 0.0,
+            }],
+            generator_busy: 0.0,
+            server_busy: 0.0,
+            others_busy: 0.0,
+            tally: Tally::default(),
+            watched: Watched::default(),
+        };
+        let mut figures = Figures::default();
+        let oom = "-OOM command not allowed when used memory > 'maxmemory'.";
+        assert!(note_errors(&mut figures, &result(oom), 0).is_ok());
+        assert_eq!((figures.errors, figures.first_error.as_deref()), (2, Some(oom)));
+        let full = "-MISCONF Errors writing to the AOF file: No space left on device";
+        let refused = note_errors(&mut figures, &result(full), 1);
+        assert!(matches!(refused, Err(LabError::LeftOut { failed: true, .. })), "{refused:?}");
+    }
 
     #[test]
     fn requests_are_counted_by_interval_and_the_last_one_is_left_out() {

@@ -81,19 +81,15 @@ impl Experiment for Persistence {
     fn prepare(&mut self, todo: &mut Vec<Cell>, report: &mut Report) -> Result<()> {
         let refused = todo.iter().find_map(Cell::limit).and_then(|own| own.by.refusal(&self.setting.dir));
         if let Some(why) = refused {
-            let why = format!("memory cannot be made short: {why}");
             leave_out(todo, |cell| cell.limit().is_some(), &why, report)?;
         }
         Ok(())
     }
 
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
-        let make = |limit: Shortage| limit.make(cell.raw_bytes(), &self.setting.dir);
-        let limit = cell.limit().map(make).transpose().map_err(LabError::Arguments)?.flatten();
-        let mut trial = trial::start(&self.setting, cell, limit)?;
-        let figures = measure::measure(&self.setting, &self.times, &mut trial, cell)?;
-        let server = cell.server().to_owned();
-        Ok(Some(Measured { server, version: trial.version, figures }))
+        let measured = self.measure_server(cell).map(Some);
+        // A limit may have failed, and others may not.
+        if cell.limit().is_some() { measured.map_err(LabError::of_cell) } else { measured }
     }
 
     fn series(cell: &Cell, figures: &Figures) -> Option<(&'static str, Vec<String>)> {
@@ -134,6 +130,16 @@ impl Experiment for Persistence {
 
     fn facts(results: &ResultsOf<Self>, lines: &[&LineOf<Self>], _: Wanted) -> Facts {
         rows::facts(results, lines)
+    }
+}
+
+impl Persistence {
+    fn measure_server(&self, cell: &Cell) -> Result<Measured<Figures>> {
+        let make = |limit: Shortage| limit.make(cell.raw_bytes(), &self.setting.dir);
+        let limit = cell.limit().map(make).transpose()?.flatten();
+        let mut trial = trial::start(&self.setting, cell, limit)?;
+        let figures = measure::measure(&self.setting, &self.times, &mut trial, cell)?;
+        Ok(Measured { server: cell.server().to_owned(), version: trial.version, figures })
     }
 }
 

@@ -7,8 +7,9 @@ use super::cell::{Cell, Figures, Memory, Model, Part};
 use super::trial::{directives, save_rule};
 use crate::experiment::{LineOf, ResultsOf, row, scale_fact};
 use crate::page::{Facts, Row, with};
+use crate::report::LeftOut;
 use crate::server::Persistence as Log;
-use crate::shortage::Shortage;
+use crate::shortage::{REFUSED, Shortage};
 use crate::ycsb::{Requests, Values};
 
 /// Records of the study's largest store.
@@ -34,7 +35,7 @@ fn of_cell(cell: &Cell, figures: &Figures, cores: Option<u64>) -> Row {
     let limit = cell.limit();
     let limit_text = limit.map_or("ample memory".to_owned(), |limit| format!("memory {limit}"));
     // A variant without a log has its first file with the snapshot.
-    let has_log = figures.file_bytes > 1 << 10;
+    let has_log = figures.file_bytes.is_some_and(|bytes| bytes > 1 << 10);
     let ended = figures.ended.as_deref().unwrap_or("it went on");
     let why = match cell.model.logs() {
         true => "values that are not in memory are to be read from the log",
@@ -128,12 +129,17 @@ pub(super) fn facts(results: &ResultsOf<Persistence>, lines: &[&LineOf<Persisten
         .iter()
         .map(|limit| format!("by {}: {} x the raw data and 16 MiB", limit.by.words(), limit.ratio()))
         .collect();
-    let by = by.join("; ");
-    let memory = match (limits.is_empty(), results.notes.last()) {
-        (false, _) if swapped => by,
-        (false, _) => format!("{by}; nothing was ever swapped out"),
-        (true, Some(why)) => format!("not possible there: {why}"),
-        (true, None) => "not measured".to_owned(),
+    let mut texts = Vec::from_iter((!by.is_empty()).then(|| by.join("; ")));
+    if !by.is_empty() && !swapped {
+        texts.push("nothing was ever swapped out".to_owned());
+    }
+    let why = |own: &LeftOut<Cell>| {
+        own.why.strip_prefix(REFUSED).map(|why| why.trim_start_matches(": ").to_owned())
     };
+    let mut refused: Vec<String> = results.left_out.iter().filter_map(why).collect();
+    refused.sort();
+    refused.dedup();
+    texts.extend(refused.iter().map(|why| format!("not possible there: {why}")));
+    let memory = if texts.is_empty() { "not measured".to_owned() } else { texts.join("; ") };
     vec![scale, ("short memory", memory)]
 }

@@ -1,10 +1,13 @@
 //! Tests the report and the targets with changed results.
 
+#![allow(clippy::unwrap_used)]
+
 use super::Persistence;
-use super::cell::Memory;
+use super::cell::{Figures, Memory};
 use crate::experiment::contract::check;
 use crate::experiment::{Experiment, ResultsOf, Wanted};
-use crate::shortage::{Means, Shortage};
+use crate::report::LeftOut;
+use crate::shortage::{Means, REFUSED, Shortage};
 
 const RECORDED: &str = include_str!("../../../tests/results/persistence.jsonl");
 const QUICK: Wanted = Wanted { quick: true, full: false };
@@ -31,15 +34,30 @@ fn the_page_says_how_memory_was_short_or_why_it_was_not() {
     says(&results, &["by a control group with the machine's own swap: 0.75 x the raw data"]);
     results.lines.retain(|line| line.cell.memory == Memory::Ample);
     says(&results, &["<dt>short memory</dt><dd>not measured"]);
-    results.notes.push("no <groups>".to_owned());
-    says(&results, &["not possible there: no &lt;groups&gt;"]);
+    results.notes.push("another note".to_owned());
+    says(&results, &["<dt>short memory</dt><dd>not measured"]);
+    let mut cell = results.lines[0].cell;
+    cell.memory = Memory::Short;
+    let (what, why) = (cell.to_string(), format!("{REFUSED}: no <groups>"));
+    results.left_out.push(LeftOut { cell: Some(cell), what, why, failed: false });
+    says(&results, &["<dt>short memory</dt><dd>not possible there: no &lt;groups&gt;"]);
+}
+
+#[test]
+fn a_start_that_ended_has_no_figures() {
+    let ended = Figures { ended: Some("the kernel ended it".to_owned()), kills: 1, ..Figures::default() };
+    let value = serde_json::to_value(&ended).unwrap();
+    let numbers = value.as_object().unwrap().iter().filter(|(_, own)| own.is_number());
+    assert_eq!(numbers.map(|own| &**own.0).collect::<Vec<_>>(), ["kills", "loaded", "errors"]);
+    // As a mean of nothing would be one.
+    assert!(value.get("usage").is_none());
 }
 
 #[test]
 fn the_share_of_cores_is_that_of_the_machine_that_measured_it() {
     let mut results: ResultsOf<Persistence> = check::read(RECORDED, Persistence::NAME);
     let judged = |results: &_| check::judged::<Persistence>(results, QUICK, "share of the cores");
-    results.lines.iter_mut().for_each(|line| line.figures.cores_busy = 1.6);
+    results.lines.iter_mut().for_each(|line| line.figures.cores_busy = Some(1.6));
     assert_eq!(judged(&results), [true; 3]);
     results.lines.iter_mut().for_each(|line| line.machine["cores"] = 4.into());
     assert_eq!(judged(&results), [false; 3]);

@@ -298,32 +298,46 @@ pub struct PositionFigures {
     pub started_s: f64,
 }
 
-/// The results of a cell. Fields that do not concern its part stay empty.
+/// The results of a cell. A field that does not concern its part, or that was not measured because the server
+/// ended before, stays empty, and is not written: zero is a figure.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
     /// Resident memory after the records were loaded.
+    #[serde(skip_serializing_if = "is_empty")]
     pub loaded_resident: u64,
     /// `used_memory` then.
+    #[serde(skip_serializing_if = "is_empty")]
     pub loaded_used: u64,
     /// `log-file-size` and `log-compaction-min-size` of this run, in bytes.
+    #[serde(skip_serializing_if = "is_empty")]
     pub log_file_bytes: u64,
     /// The limit of memory, if there was one.
     pub limit_bytes: Option<u64>,
     /// Processes of the server that the kernel ended at the limit.
     pub kills: u64,
-    /// The reason why a server under a limit was of no more use.
+    /// The way in which the lack of memory ended the measurement, if it did.
     pub ended: Option<String>,
     /// Requests a second of the closed loop before an open one.
+    #[serde(skip_serializing_if = "is_empty")]
     pub saturation: f64,
     /// The load, and the checkpoints in it.
+    #[serde(skip_serializing_if = "is_empty")]
     pub course: Course,
     /// Files and starts.
+    #[serde(skip_serializing_if = "is_empty")]
     pub files: Files,
     /// Bytes written.
+    #[serde(skip_serializing_if = "is_empty")]
     pub writes: Writes,
     /// Kinds of positions.
+    #[serde(skip_serializing_if = "is_empty")]
     pub positions: PositionFigures,
+}
+
+/// True for a figure that was not measured.
+fn is_empty<T: Default + PartialEq>(figure: &T) -> bool {
+    *figure == T::default()
 }
 
 impl Figures {
@@ -349,6 +363,12 @@ impl Figures {
         };
         let all = self.course.taken.iter().filter_map(around);
         all.max_by_key(|(before, during)| during.saturating_sub(*before))
+    }
+
+    /// Whether a checkpoint was cut off; `None` if none was taken.
+    pub fn is_cut_off(&self) -> Option<bool> {
+        let taken = &self.course.taken;
+        (!taken.is_empty()).then(|| taken.iter().any(|own| own.is_cut_off))
     }
 
     /// The worst tenth of a second in the first half of a checkpoint, by the usual throughput.

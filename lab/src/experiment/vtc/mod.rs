@@ -31,7 +31,7 @@ use crate::numbers;
 use crate::page::{Facts, Row, with};
 use crate::report::Report;
 use crate::setting::Setting;
-use crate::shortage::{self, Means, Shortage, as_result};
+use crate::shortage::{self, Means, Shortage};
 
 /// Records of the thesis's largest store.
 const RECORDS_MOST: f64 = 12e6;
@@ -89,7 +89,6 @@ impl Experiment for Vtc {
         let refused =
             todo.iter().find_map(|cell| cell.shortage).and_then(|own| own.by.refusal(&self.setting.dir));
         if let Some(why) = refused {
-            let why = format!("memory cannot be made short: {why}");
             leave_out(todo, |cell| cell.shortage.is_some(), &why, report)?;
         }
         Ok(())
@@ -101,18 +100,9 @@ impl Experiment for Vtc {
             let figures = Figures { positions, ..Figures::default() };
             return Ok(Some(Measured::here(cell.variant.name(), figures)));
         }
-        let mut trial = trial::start(&self.setting, &self.own, cell)?;
-        let measured = trial::fill(&self.setting, &trial, cell)
-            .and_then(|()| measure::measure(&self.setting, self.own.full, &mut trial, cell))
-            .map_err(|error| trial.reason(error));
-        let figures = match measured {
-            Ok(figures) => figures,
-            // Where memory is short, a server may end; that is the measurement.
-            Err(error) => Figures { ended: Some(as_result(cell.shortage, error)?), ..Figures::default() },
-        };
-        let limit_bytes = cell.shortage.map(|own| own.limit_bytes(cell.value_bytes()));
-        let figures = Figures { limit_bytes, kills: trial.kills(), ..figures };
-        Ok(Some(Measured { server: cell.name(), version: trial.version, figures }))
+        let measured = self.measure_server(cell).map(Some);
+        // A limit may have failed, and others may not.
+        if cell.shortage.is_some() { measured.map_err(LabError::of_cell) } else { measured }
     }
 
     fn series(cell: &Cell, figures: &Figures) -> Option<(&'static str, Vec<String>)> {
@@ -141,7 +131,7 @@ impl Experiment for Vtc {
             "extra": extra, "rate_by_time": figures.requests_by_time(), "dip": figures.dip(),
             "longest_log": figures.longest_log(), "variant": cell.name(),
             "ratio": cell.shortage.map(Shortage::ratio), "short_by": cell.shortage.map(|own| own.by.name()),
-            "raw_bytes": cell.value_bytes(), "cut_off": figures.course.taken.iter().any(|own| own.is_cut_off),
+            "raw_bytes": cell.value_bytes(), "cut_off": figures.is_cut_off(),
         });
         let row = with(row(cell, figures), more);
         let course = &figures.course;
@@ -164,5 +154,74 @@ impl Experiment for Vtc {
         let mib = |bytes: Option<&u64>| bytes.map_or(0.0, |bytes| *bytes as f64 / f64::from(1 << 20));
         let files = format!("{:.2} to {:.2} MiB", mib(bytes.first()), mib(bytes.last()));
         vec![scale, ("generator", generator), ("size of log files", files)]
+    }
+}
+
+impl Vtc {
+    fn measure_server(&self, cell: &Cell) -> Result<Measured<Figures>> {
+        let mut trial = trial::start(&self.setting, &self.own, cell)?;
+        let measured = trial::fill(&self.setting, &trial, cell)
+            .and_then(|()| measure::measure(&self.setting, self.own.full, &mut trial, cell));
+        let figures = match measured {
+            Ok(figures) => figures,
+            Err(error) if cell.shortage.is_none() => return Err(trial.reason(error)),
+            // Where memory is short, the kernel may end a server; that is the measurement.
+            Err(error) => Figures { ended: Some(trial.out_of_memory(error)?), ..Figures::default() },
+        };
+        let limit_bytes = cell.shortage.map(|own| own.limit_bytes(cell.value_bytes()));
+        let figures = Figures { limit_bytes, kills: trial.kills(), ..figures };
+        Ok(Measured { server: cell.name(), version: trial.version, figures })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Tests the report with results that it must leave out.
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::checkpoint::{Course, Taken};
+    use crate::experiment::contract;
+    use crate::load::KeyChoice;
+    use crate::ycsb::Requests;
+
+    #[test]
+    fn a_measurement_that_ended_has_no_figures_and_decides_nothing() {
+        let shortage = Some(Shortage { percent: 200, by: Means::SwapFile });
+        let (ycsb, access) = (Requests::WholeRecords, KeyChoice::Zipfian);
+        let cell = Cell {
+            part: Part::Short,
+            variant: Variant::RedisRdb,
+            peer: None,
+            records: 1000,
+            update_percent: 50,
+            access,
+            shortage,
+            ycsb,
+            quick: false,
+        };
+        let (dir, wanted) = (tempfile::tempdir().unwrap(), Wanted::default());
+        let json = dir.path().join("vtc.jsonl");
+        let statement = |figures: &Figures| {
+            let line = json!({
+                "experiment": Vtc::NAME, "parameters": cell, "figures": figures, "commit": "0123456789ab",
+                "machine": {}, "seed": 1, "unix_ms": 1,
+            });
+            std::fs::write(&json, line.to_string()).unwrap();
+            let claims = contract::claims::<Vtc>(&json).unwrap();
+            let of = "memory copied by a checkpoint, by the raw data, RDB";
+            claims.lines().find(|line| line.contains(of)).unwrap().to_owned()
+        };
+        let ended = Figures { ended: Some("the kernel ended it".to_owned()), kills: 1, ..Figures::default() };
+        let says = statement(&ended);
+        let why = "redis-rdb, ended: the kernel ended it";
+        assert!(says.contains("cannot be judged here") && says.contains(why), "{says}");
+        let rows = Vtc::rows(&ResultsOf::<Vtc>::read(&json, Vtc::NAME).unwrap(), wanted);
+        assert!(!rows[0].contains_key("course") && rows[0]["cut_off"].is_null());
+        // One that went on is judged.
+        let taken = vec![Taken { seconds: 1.0, ..Taken::default() }];
+        let says =
+            statement(&Figures { course: Course { taken, ..Course::default() }, ..Figures::default() });
+        assert!(says.contains("does not hold"), "{says}");
     }
 }

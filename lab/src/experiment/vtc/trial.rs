@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::Options;
 use super::cell::{Cell, Part};
 use crate::checkpoint::{Trial, log_file_bytes};
-use crate::error::{IoContext, LabError, Result};
+use crate::error::{IoContext, Result};
 use crate::interrupt;
 use crate::load::Mix;
 use crate::server::{Persistence, Product};
@@ -56,7 +56,7 @@ pub(super) fn start(setting: &Setting, own: &Options, cell: &Cell) -> Result<Tri
     let mut trial =
         Trial::start(&plan, dirs, traits.ask, traits.forks && (cell.peer.is_none() || plan.subject.forks))?;
     if let Some(shortage) = cell.shortage {
-        let limit = shortage.make(cell.value_bytes(), &setting.dir).map_err(LabError::Arguments)?;
+        let limit = shortage.make(cell.value_bytes(), &setting.dir)?;
         limit.map_or(Ok(()), |limit| trial.restrict(limit))?;
         trial.patience = Some(if own.full { PATIENCE } else { setting.time(0.3, 2.0) * 30 });
     }
