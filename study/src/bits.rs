@@ -46,6 +46,16 @@ impl Bits {
         self.words[row / ROWS_PER_WORD].fetch_and(!mask(row), order);
     }
 
+    /// Sets or clears a bit of a word that other threads may change meanwhile. Orders nothing.
+    #[inline]
+    pub(crate) fn put(&self, row: usize, bit: bool) {
+        if bit {
+            self.set(row, Ordering::Relaxed);
+        } else {
+            self.clear(row, Ordering::Relaxed);
+        }
+    }
+
     /// The words, 64 rows each.
     pub(crate) fn words(&self) -> &[AtomicU64] {
         &self.words

@@ -119,13 +119,6 @@ impl Rows {
         }
     }
 
-    /// Copies a row over another one.
-    pub(crate) fn copy_within(&self, from: usize, to: usize) {
-        for (to, from) in self.row(to).iter().zip(self.row(from)) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-    }
-
     /// Copies all rows from `other`.
     pub(crate) fn copy_all(&self, other: &Rows) {
         for (to, from) in self.words().iter().zip(other.words()) {

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use crate::algorithm::Visit;
 use crate::error::SnapshotError;
 use crate::shape::Shape;
-use crate::transaction::locks::{Locks, Meeting, Version};
+use crate::transaction::locks::{Locks, Meeting, Newest, Version};
 use crate::transaction::periods::{Period, Periods};
 
 /// A virtual algorithm with the rows that it keeps.
@@ -46,16 +46,17 @@ pub trait VirtualAlgorithm: Sized + Send + Sync {
     /// Has the processor fetch what [`VirtualAlgorithm::read`] may read of a row, while it fetches the lock.
     fn fetch(&self, row: usize);
 
-    /// Reads the newest content of a row, which was last written in `version`.
-    fn read(&self, row: usize, version: Version, fields: &mut [u64]);
+    /// Reads the newest content of a row.
+    fn read(&self, row: usize, newest: Newest, fields: &mut [u64]);
 
     /// A transaction that began in `began` has locked a row and is going to write it, unless it aborts.
     fn before_write(&self, began: Period, row: usize) {
         let _ = (began, row);
     }
 
-    /// Writes a row, in a transaction that began in `began` and commits in `committed`.
-    fn install(&self, began: Period, committed: Period, row: usize, fields: &[u64]);
+    /// Writes a row, in a transaction that began in `began` and commits in `committed`. Says which copy
+    /// has the newest content from now on.
+    fn install(&self, began: Period, committed: Period, row: usize, newest: Newest, fields: &[u64]) -> usize;
 
     /// The taken phase: from here on it is decided of each transaction whether the snapshot has it.
     fn take(&self, periods: &Periods);

@@ -35,7 +35,7 @@ use crate::copy_on_update::CopyOnUpdate;
 use crate::error::SnapshotError;
 use crate::shape::Shape;
 use crate::transaction::algorithm::VirtualAlgorithm;
-use crate::transaction::locks::{Locks, Meeting, Version};
+use crate::transaction::locks::{Locks, Meeting, Newest, Version};
 use crate::transaction::periods::{Period, Periods};
 
 /// Keeps an old row when a transaction after the cut first writes over it. A snapshot shows all rows or, if
@@ -105,7 +105,7 @@ impl<const PARTIAL: bool> VirtualAlgorithm for Calc<PARTIAL> {
     }
 
     #[inline]
-    fn read(&self, row: usize, _: Version, fields: &mut [u64]) {
+    fn read(&self, row: usize, _: Newest, fields: &mut [u64]) {
         self.rows.read(row, fields);
     }
 
@@ -115,7 +115,7 @@ impl<const PARTIAL: bool> VirtualAlgorithm for Calc<PARTIAL> {
         }
     }
 
-    fn install(&self, began: Period, committed: Period, row: usize, fields: &[u64]) {
+    fn install(&self, began: Period, committed: Period, row: usize, _: Newest, fields: &[u64]) -> usize {
         match (Phase::of(began), Phase::of(committed)) {
             (Phase::Prepare, Phase::Resolve) => {
                 self.rows.keep(row);
@@ -124,6 +124,7 @@ impl<const PARTIAL: bool> VirtualAlgorithm for Calc<PARTIAL> {
             (_, Phase::Resolve | Phase::Capture) => self.rows.write(row, fields),
             (_, Phase::Rest | Phase::Prepare | Phase::Complete) => self.rows.write_through(row, fields),
         }
+        0
     }
 
     fn take(&self, periods: &Periods) {
@@ -147,7 +148,7 @@ impl<const PARTIAL: bool> VirtualAlgorithm for Calc<PARTIAL> {
 
     fn abandon(&self, periods: &Periods, locks: &Locks) {
         if PARTIAL {
-            locks.pass_on(Self::shown(periods), |_, _| ());
+            locks.pass_on(Self::shown(periods));
         }
         self.finish(periods, locks);
     }

@@ -31,7 +31,7 @@ use crate::copy_on_update::CopyOnUpdate;
 use crate::error::SnapshotError;
 use crate::shape::Shape;
 use crate::transaction::algorithm::VirtualAlgorithm;
-use crate::transaction::locks::{Locks, Version};
+use crate::transaction::locks::{Locks, Newest, Version};
 use crate::transaction::periods::{Period, Periods};
 
 /// Phases of a snapshot: rest, in progress, complete.
@@ -65,17 +65,18 @@ impl VirtualAlgorithm for Cpr {
     }
 
     #[inline]
-    fn read(&self, row: usize, _: Version, fields: &mut [u64]) {
+    fn read(&self, row: usize, _: Newest, fields: &mut [u64]) {
         self.rows.read(row, fields);
     }
 
     #[inline]
-    fn install(&self, began: Period, _: Period, row: usize, fields: &[u64]) {
+    fn install(&self, began: Period, _: Period, row: usize, _: Newest, fields: &[u64]) -> usize {
         if began.number() % PHASES == IN_PROGRESS {
             self.rows.write(row, fields);
         } else {
             self.rows.write_through(row, fields);
         }
+        0
     }
 
     fn take(&self, periods: &Periods) {

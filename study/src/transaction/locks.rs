@@ -1,8 +1,8 @@
 //! A lock for each row, and in the same word the last versions whose transactions have read and written it.
 //!
 //! ```text
-//!   | written_in: 39 bits | before: 1 bit | read_in: 12 bits | holders: 12 bits |
-//!                                                              0: free, 1 … 4094: readers, 4095: a writer
+//!   | written_in: 38 bits | copy: 1 bit | before: 1 bit | read_in: 12 bits | holders: 12 bits |
+//!                                                            0: free, 1 … 4094: readers, 4095: a writer
 //! ```
 //!
 //! A version is all that is written between two cuts: version `v` is what snapshot `v` has and snapshot
@@ -15,6 +15,9 @@
 //! `before` says that the row was written in the version before `written_in` as well. So snapshot `v` can
 //! tell the rows that have changed in version `v`, also where `v + 1` has changed them again; nothing else
 //! needs a mark, and no mark is ever cleared.
+//!
+//! `copy` says which of two copies has the newest content, for the algorithms that keep it in either
+//! (`pairs.rs`). It changes with `written_in`, in one step.
 //!
 //! No wait is unbounded: a transaction that does not get a lock within some tries aborts, gives all its locks
 //! back and is run again (no-wait, with patience). So there is no circular wait. A transaction that has read
@@ -40,7 +43,8 @@ const READERS_LIMIT: u64 = HOLDERS - 1;
 const READ_IN: u32 = 12;
 const READ_MASK: u64 = 0xfff;
 const BEFORE: u64 = 1 << 24;
-const WRITTEN_IN: u32 = 25;
+const COPY: u32 = 25;
+const WRITTEN_IN: u32 = 26;
 
 /// The number of cuts before what is written: version `v` is first shown by snapshot `v`, counted from 0.
 pub type Version = u64;
@@ -52,6 +56,15 @@ const TRIES: usize = if cfg!(loom) { 1 } else { 64 };
 /// A lock for each row of a store, with the version that the row has.
 pub struct Locks {
     words: Vec<AtomicU64>,
+}
+
+/// The newest content of a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Newest {
+    /// The version in which it was written.
+    pub version: Version,
+    /// The copy that has it: 0 or 1. 0 with an algorithm that keeps it in one place.
+    pub copy: usize,
 }
 
 /// The access that a transaction is going to make to a row.
@@ -83,20 +96,15 @@ pub(crate) enum Refusal {
     Newer,
 }
 
-/// A row that the snapshotter has locked.
-pub(crate) struct Hold<'l> {
-    word: &'l AtomicU64,
-}
-
 impl Locks {
     pub(crate) fn new(shape: Shape) -> Result<Locks, SnapshotError> {
         Ok(Locks { words: memory::zeros(shape.rows, shape)? })
     }
 
-    /// The version in which a row was last written. It stays as long as the caller holds the row.
+    /// The newest content of a row. While the caller holds the row it stays where it is.
     #[inline]
-    pub fn version(&self, row: usize) -> Version {
-        self.words[row].load(Ordering::Relaxed) >> WRITTEN_IN
+    pub fn newest(&self, row: usize) -> Newest {
+        newest(self.words[row].load(Ordering::Relaxed))
     }
 
     /// True if a row has changed in a version. REQUIRES: all transactions of that version have ended, and
@@ -154,14 +162,19 @@ impl Locks {
         Err(Refusal::Held)
     }
 
-    /// Has the rows of a version belong to the next one, whose snapshot then shows them: calls `bring` with
-    /// each that has not been written in it, while it is locked. REQUIRES: as [`Locks::has_changed_in`].
-    pub(crate) fn pass_on(&self, version: Version, bring: impl Fn(usize, Version)) {
-        for row in (0..self.words.len()).filter(|row| self.version(*row) == version) {
-            let held = self.hold(row);
-            if held.version() == version {
-                bring(row, version);
-                held.set_version(version + 1);
+    /// Has the rows of a version belong to the next one, whose snapshot then shows them. REQUIRES: as
+    /// [`Locks::has_changed_in`].
+    pub(crate) fn pass_on(&self, version: Version) {
+        let is_of = |state: u64| state >> WRITTEN_IN == version;
+        let pass = |state: u64| {
+            // Who holds a row to write has its word alone.
+            let may_pass = is_of(state) && state & HOLDERS != WRITER;
+            may_pass.then(|| written_in(state, Newest { version: version + 1, ..newest(state) }))
+        };
+        for word in &self.words {
+            // Release: who writes the row next overwrites what the snapshot may have read.
+            while word.fetch_update(Ordering::Release, Ordering::Relaxed, pass).is_err_and(is_of) {
+                yield_now();
             }
         }
     }
@@ -173,45 +186,20 @@ impl Locks {
         self.words[row].fetch_update(Ordering::Release, Ordering::Relaxed, leave).ok();
     }
 
-    /// Gives back a lock that was held to write, by a transaction that belongs to `version` and, if it has
-    /// `written` the row, wrote it in that version; aborted, it has at most read it.
+    /// Gives back a lock that was held to write, by a transaction that belongs to `version` and has `written`
+    /// the row; aborted, it has at most read it.
     #[inline]
-    pub(crate) fn unlock_write(&self, row: usize, version: Version, written: Option<Version>) {
+    pub(crate) fn unlock_write(&self, row: usize, version: Version, written: Option<Newest>) {
         let word = &self.words[row];
         // No other thread changes the word of a row that is held to write.
         let state = read_in(word.load(Ordering::Relaxed), version) & !HOLDERS;
-        let state = written.map_or(state, |version| written_in(state, version));
+        let state = written.map_or(state, |written| written_in(state, written));
         word.store(state, Ordering::Release);
     }
-
-    /// Locks a row for the snapshotter, however long that takes. REQUIRES: it holds no other.
-    pub(crate) fn hold(&self, row: usize) -> Hold<'_> {
-        let word = &self.words[row];
-        let take = |state: u64| locked(state, Access::Write);
-        while word.fetch_update(Ordering::Acquire, Ordering::Relaxed, take).is_err() {
-            yield_now();
-        }
-        Hold { word }
-    }
 }
 
-impl Hold<'_> {
-    /// The version in which the row was last written.
-    pub(crate) fn version(&self) -> Version {
-        self.word.load(Ordering::Relaxed) >> WRITTEN_IN
-    }
-
-    /// Counts the row as written in `version`.
-    pub(crate) fn set_version(&self, version: Version) {
-        // No other thread changes the word of a row that is held to write.
-        self.word.store(written_in(self.word.load(Ordering::Relaxed), version), Ordering::Relaxed);
-    }
-}
-
-impl Drop for Hold<'_> {
-    fn drop(&mut self) {
-        self.word.fetch_and(!HOLDERS, Ordering::Release);
-    }
+const fn newest(state: u64) -> Newest {
+    Newest { version: state >> WRITTEN_IN, copy: (state >> COPY & 1) as usize }
 }
 
 /// The word when the lock has been taken, if it can be.
@@ -224,9 +212,9 @@ fn locked(state: u64, access: Access) -> Option<u64> {
     }
 }
 
-/// The word of a row that was written in `version`, where that is not before the one that it has.
-const fn written_in(state: u64, version: Version) -> u64 {
-    let old = state >> WRITTEN_IN;
+/// The word of a row that was written, in a version that is not before the one that it has.
+const fn written_in(state: u64, written: Newest) -> u64 {
+    let (old, version) = (state >> WRITTEN_IN, written.version);
     let before = if old == version {
         state & BEFORE
     } else if old + 1 == version {
@@ -234,7 +222,7 @@ const fn written_in(state: u64, version: Version) -> u64 {
     } else {
         0
     };
-    state & (BEFORE - 1) | before | version << WRITTEN_IN
+    state & (BEFORE - 1) | before | (written.copy as u64) << COPY | version << WRITTEN_IN
 }
 
 /// The word of a row that was read in `version`, or in the one after it.

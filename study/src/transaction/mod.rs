@@ -10,8 +10,8 @@
 //! | [`Calc`] | committed before its point of consistency | copies the old row aside first | all rows |
 //! | [`PartialCalc`] | the same | the same | what has changed |
 //! | [`Cpr`] | began before the trigger | copies the old row aside first | all rows |
-//! | [`VirtualHourglass`] | began before the trigger | into the copy of its period | what has changed |
-//! | [`VirtualPiggyback`] | began before the trigger | into the copy of its period | all rows |
+//! | [`VirtualHourglass`] | began before the trigger | to the copy no snapshot needs | what has changed |
+//! | [`VirtualPiggyback`] | began before the trigger | the same | all rows |
 //!
 //! ```
 //! use tarn_study::transaction::{Store, TransactionError, VirtualPiggyback};
@@ -58,7 +58,7 @@ pub use algorithm::VirtualAlgorithm;
 pub use calc::{Calc, PartialCalc};
 pub use cpr::Cpr;
 pub use hourglass::VirtualHourglass;
-pub use locks::{Locks, Meeting, Version};
+pub use locks::{Locks, Meeting, Newest, Version};
 pub use parts::Counts;
 pub use periods::{Period, Periods};
 pub use piggyback::VirtualPiggyback;

@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::error::SnapshotError;
 use crate::sync::atomic::{Ordering, fence};
 use crate::transaction::algorithm::VirtualAlgorithm;
-use crate::transaction::locks::{Access, Refusal};
+use crate::transaction::locks::{Access, Newest, Refusal};
 use crate::transaction::parts::Parts;
 use crate::transaction::periods::Period;
 
@@ -35,6 +35,8 @@ struct Held {
     row: usize,
     /// Where the new content is; of a row that is only read, none.
     written_at: Option<usize>,
+    /// The copy in which the new content was installed.
+    copy: usize,
 }
 
 /// The reasons why a transaction cannot continue.
@@ -81,13 +83,13 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
             Ok(index) => &self.held[index],
             Err(index) => {
                 self.lock(row, Access::Read)?;
-                self.held.insert(index, Held { row, written_at: None });
+                self.held.insert(index, Held { row, written_at: None, copy: 0 });
                 &self.held[index]
             }
         };
         match held.written_at {
             Some(at) => fields.copy_from_slice(&self.written[at..][..fields.len()]),
-            None => self.parts.algorithm.read(row, self.parts.locks.version(row), fields),
+            None => self.parts.algorithm.read(row, self.parts.locks.newest(row), fields),
         }
         Ok(())
     }
@@ -106,7 +108,7 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
             }
             Err(index) => {
                 self.lock(row, Access::Write)?;
-                self.held.insert(index, Held { row, written_at: None });
+                self.held.insert(index, Held { row, written_at: None, copy: 0 });
                 index
             }
         };
@@ -123,11 +125,13 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
             return Err(error);
         }
         // The commit: all locks are held, and none has been given back.
-        let period = self.parts.periods.now();
-        for held in &self.held {
+        let Parts { algorithm, locks, periods, shape, .. } = self.parts;
+        let period = periods.now();
+        for held in &mut self.held {
             if let Some(at) = held.written_at {
-                let fields = &self.written[at..][..self.parts.shape.fields];
-                self.parts.algorithm.install(self.period, period, held.row, fields);
+                let fields = &self.written[at..][..shape.fields];
+                let newest = locks.newest(held.row);
+                held.copy = algorithm.install(self.period, period, held.row, newest, fields);
             }
         }
         self.committed = Some(period);
@@ -188,8 +192,9 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
 impl<V: VirtualAlgorithm> Drop for Transaction<'_, V> {
     fn drop(&mut self) {
         let version = V::version(self.period, self.period);
-        let written = self.committed.map(|committed| V::version(self.period, committed));
+        let written_in = self.committed.map(|committed| V::version(self.period, committed));
         for held in &self.held {
+            let written = written_in.map(|version| Newest { version, copy: held.copy });
             match held.written_at {
                 Some(_) => self.parts.locks.unlock_write(held.row, version, written),
                 None => self.parts.locks.unlock_read(held.row, version),

@@ -3,15 +3,25 @@
 use std::ops::ControlFlow;
 
 use tarn_study::transaction::{
-    Calc, Cpr, Locks, Meeting, PartialCalc, Period, Periods, Version, VirtualAlgorithm, VirtualHourglass,
-    VirtualPiggyback,
+    Calc, Cpr, Locks, Meeting, Newest, PartialCalc, Period, Periods, Version, VirtualAlgorithm,
+    VirtualHourglass, VirtualPiggyback,
 };
 use tarn_study::{Shape, SnapshotError, Visit};
 
-/// A type that does as the algorithm within, but for its rule of restarts and the period that it takes for
-/// that of the commit.
+/// A type that does as the algorithm within, but for its rule of restarts, the period that it takes for that
+/// of the commit, and, where that is said, for when it ends a snapshot.
 macro_rules! mutant {
     ($(#[$doc:meta])* $name:ident($inner:ty), restarts: $restarts:expr, committed: $committed:expr) => {
+        mutant! {
+            $(#[$doc])* $name($inner), restarts: $restarts, committed: $committed, ends_before_it_shows: false
+        }
+    };
+    (
+        $(#[$doc:meta])* $name:ident($inner:ty),
+        restarts: $restarts:expr,
+        committed: $committed:expr,
+        ends_before_it_shows: $ends:expr
+    ) => {
         $(#[$doc])*
         pub(crate) struct $name($inner);
 
@@ -38,17 +48,24 @@ macro_rules! mutant {
                 self.0.fetch(row);
             }
 
-            fn read(&self, row: usize, version: Version, fields: &mut [u64]) {
-                self.0.read(row, version, fields);
+            fn read(&self, row: usize, newest: Newest, fields: &mut [u64]) {
+                self.0.read(row, newest, fields);
             }
 
             fn before_write(&self, began: Period, row: usize) {
                 self.0.before_write(began, row);
             }
 
-            fn install(&self, began: Period, committed: Period, row: usize, fields: &[u64]) {
+            fn install(
+                &self,
+                began: Period,
+                committed: Period,
+                row: usize,
+                newest: Newest,
+                fields: &[u64],
+            ) -> usize {
                 let rule: fn(Period, Period) -> Period = $committed;
-                self.0.install(began, rule(began, committed), row, fields);
+                self.0.install(began, rule(began, committed), row, newest, fields)
             }
 
             fn take(&self, periods: &Periods) {
@@ -60,6 +77,9 @@ macro_rules! mutant {
             }
 
             fn traverse(&self, periods: &Periods, locks: &Locks, visit: Visit<'_>) -> ControlFlow<()> {
+                if $ends {
+                    self.0.finish(periods, locks);
+                }
                 self.0.traverse(periods, locks, visit)
             }
 
@@ -109,4 +129,20 @@ mutant! {
 mutant! {
     /// A write that was made in the phase prepare counts as before the cut, wherever its transaction commits.
     CalcByWrite(Calc), restarts: <Calc>::must_restart, committed: |began, _| began
+}
+
+mutant! {
+    /// vHG that counts a snapshot as over before it has shown it: rows that it needs are written over.
+    EndedHourglass(VirtualHourglass),
+    restarts: <VirtualHourglass>::must_restart,
+    committed: |_, committed| committed,
+    ends_before_it_shows: true
+}
+
+mutant! {
+    /// vPB that does the same.
+    EndedPiggyback(VirtualPiggyback),
+    restarts: <VirtualPiggyback>::must_restart,
+    committed: |_, committed| committed,
+    ends_before_it_shows: true
 }

@@ -1,6 +1,7 @@
 //! Histories in which an older and a newer transaction meet, step by step. The algorithms show the right
 //! rows, and the mutants are detected.
 
+use tarn_study::SnapshotError;
 use tarn_study::transaction::{
     Calc, Cpr, PartialCalc, Store, Transaction, TransactionError, VirtualAlgorithm, VirtualHourglass,
     VirtualPiggyback,
@@ -8,8 +9,8 @@ use tarn_study::transaction::{
 
 use crate::graph::{Cut, check};
 use crate::mutants::{
-    CalcByWrite, CprWithoutRestarts, PartialCalcByWrite, PublishedHourglass, PublishedPiggyback, WritersOnly,
-    WrittenOnly,
+    CalcByWrite, CprWithoutRestarts, EndedHourglass, EndedPiggyback, PartialCalcByWrite, PublishedHourglass,
+    PublishedPiggyback, WritersOnly, WrittenOnly,
 };
 use crate::recorder::{Clock, Merged, Notes, shape};
 
@@ -164,6 +165,40 @@ fn commits_on_the_other_side<V: VirtualAlgorithm>() -> Result<(), String> {
     check(&records, &[Cut { versions, called, returned }])
 }
 
+/// A transaction writes two rows. Then snapshots are taken, and while one has shown the first row and not yet
+/// the second, another transaction writes both again. Before each snapshot one may be abandoned.
+fn written_while_they_are_shown<V: VirtualAlgorithm>(abandons: bool) -> Result<(), String> {
+    let (store, mut snapshotter) = Store::<V>::new(shape(2)).unwrap();
+    let (clock, mut records, mut cuts, mut shown) = (Clock::default(), Vec::new(), Vec::new(), [0; 2]);
+    let mut write = |number| {
+        let (began, mut transaction, mut notes) = (clock.tick(), store.begin(), Notes::default());
+        notes.add(&mut transaction, number, 0, 1).unwrap();
+        notes.add(&mut transaction, number, 1, 1).unwrap();
+        transaction.commit().unwrap();
+        records.push(notes.record(number, began, clock.tick()));
+    };
+    write(1);
+    for number in 2..6 {
+        if abandons {
+            drop(snapshotter.take());
+        }
+        let called = clock.tick();
+        let mut snapshot = snapshotter.take();
+        let returned = clock.tick();
+        let mut is_first = true;
+        let visit = |row: usize, fields: &[u64]| {
+            if std::mem::take(&mut is_first) {
+                write(number);
+            }
+            shown[row] = fields[1];
+            Ok::<_, SnapshotError>(())
+        };
+        snapshot.traverse(visit).unwrap();
+        cuts.push(Cut { versions: shown.to_vec(), called, returned });
+    }
+    check(&records, &cuts)
+}
+
 fn rejected((outcome, restarts): (Result<(), String>, u64)) {
     let cycle = outcome.expect_err("a mutant is found out");
     assert!(cycle.contains("snapshot 0") && cycle.contains("transaction 2"), "{cycle}");
@@ -211,5 +246,23 @@ fn calc_decides_by_the_commit() {
     {
         let cycle = found.expect_err("the mutant is found out");
         assert!(cycle.contains("snapshot 0"), "{cycle}");
+    }
+}
+
+#[test]
+fn rows_that_a_snapshot_has_still_to_show_are_not_written_over() {
+    for abandons in [false, true] {
+        assert_eq!(written_while_they_are_shown::<Calc>(abandons), Ok(()));
+        assert_eq!(written_while_they_are_shown::<PartialCalc>(abandons), Ok(()));
+        assert_eq!(written_while_they_are_shown::<Cpr>(abandons), Ok(()));
+        assert_eq!(written_while_they_are_shown::<VirtualHourglass>(abandons), Ok(()));
+        assert_eq!(written_while_they_are_shown::<VirtualPiggyback>(abandons), Ok(()));
+        for found in [
+            written_while_they_are_shown::<EndedHourglass>(abandons),
+            written_while_they_are_shown::<EndedPiggyback>(abandons),
+        ] {
+            let cycle = found.expect_err("the mutant is found out");
+            assert!(cycle.contains("snapshot 0"), "{cycle}");
+        }
     }
 }
