@@ -458,7 +458,9 @@ impl Manifest {
         let machine = machine.as_ref().map_or("not recorded".to_owned(), |machine| {
             format!("{}, {} cores, {}", machine.processor, machine.cores, machine.system)
         });
-        format!("commit {commit}, seed {seed}, from {began} to {ended}; {machine}")
+        let commit = if commit.is_empty() { "not recorded" } else { commit };
+        let times = if ended.is_empty() { String::new() } else { format!(", from {began} to {ended}") };
+        format!("commit {commit}, seed {seed}{times}; machine: {machine}")
     }
 
     fn has(&self, experiment: &str) -> bool {
@@ -727,7 +729,7 @@ mod tests {
         let written = fs::read_to_string(page).unwrap();
         let length = serde_json::json!({ "case": "a", "parameters": {} }).to_string().len() + 1;
         for text in [
-            "- second run: commit , seed 3,",
+            "- second run: commit not recorded, seed 3; machine: not recorded\n",
             &format!("\n\n## machine: {length} {}\n", length * 2),
             "\n\n## vtc\n\nNot measured.\n",
             "\n\n## vls\n\nMeasured in one run only.\n",

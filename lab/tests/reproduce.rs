@@ -72,7 +72,7 @@ fn a_second_run_is_compared_by_figure_and_cell() {
     let page = std::fs::read_to_string(page).unwrap();
     let cell = "| 1.00x | 1.00x | 2.00x | read, workers-8 (102, then 204) |\n";
     assert!(page.contains("| Processor time of a request; processor time of a request | ns | "), "{page}");
-    assert!(page.contains(cell) && page.contains("- first run: commit , seed 7,"), "{page}");
+    assert!(page.contains(cell) && page.contains("- first run: commit not recorded, seed 7;"), "{page}");
     assert!(page.contains("| requests/s | 16 | 1.00x | 1.00x | 1.00x | "), "{page}");
 }
 

@@ -77,7 +77,8 @@ fn quantities<'l>(list: &'l List, rows: &Rows) -> Vec<Quantity<'l>> {
         for chart in section.charts.iter().filter(|chart| chart.kind != Kind::Stacked) {
             let part = if chart.part.is_empty() { &section.part } else { &chart.part };
             for row in rows.wanted(part, &chart.conditions) {
-                for (name, expression) in expressions(rows, chart, row) {
+                let measured = expressions(rows, chart, row).into_iter();
+                for (name, expression) in measured.filter(|(_, own)| !list.sources.contains_key(own)) {
                     add(quantity(section, chart, part, name, expression));
                 }
             }

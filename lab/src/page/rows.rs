@@ -228,7 +228,8 @@ impl Rows {
         self.same.iter().map(|column| text_of(row, column)).collect()
     }
 
-    /// A row in words: the columns that identify it, numbers with their names, without its part.
+    /// A row in words: the columns that identify it, numbers with their names, without its part and without
+    /// what it is not.
     pub(crate) fn name(&self, row: &Row) -> String {
         let is_word = |column: &str| matches!(find(row, column).as_deref(), Some([Value::String(_)]));
         let named = self
@@ -236,9 +237,11 @@ impl Rows {
             .iter()
             .zip(self.key(row))
             .filter(|(column, text)| *column != "part" && !text.is_empty());
-        let words = named.map(|(column, text)| match is_word(column) {
-            true => text,
-            false => format!("{column} {text}"),
+        let words = named.filter_map(|(column, text)| match &*text {
+            "false" => None,
+            "true" => Some(column.clone()),
+            _ if is_word(column) => Some(text),
+            number => Some(format!("{column} {}", number.strip_suffix(".0").unwrap_or(number))),
         });
         words.collect::<Vec<_>>().join(", ")
     }
@@ -482,6 +485,14 @@ mod tests {
         assert_eq!(of(0, "rate@size=smallest"), Err(Fault::NoRow));
         assert_eq!(of(0, "rate@variant=b,size=largest"), Err(Fault::NoRow));
         assert_eq!(rows.name(&rows.all[1]), "a, size 10");
+        let mut row = rows.all[1].clone();
+        (row["size"], row["rate"]) = (json!(4.0), json!(true));
+        let same = ["part", "variant", "size", "rate"].map(str::to_owned).to_vec();
+        let mut rows = Rows { same, ..rows };
+        assert_eq!(rows.name(&row), "a, size 4, rate");
+        row["rate"] = json!(false);
+        rows.same.remove(1);
+        assert_eq!(rows.name(&row), "size 4");
     }
 
     #[test]
