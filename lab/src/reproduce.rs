@@ -125,7 +125,7 @@ const STEPS: [Step; 12] = [
     step("stalls", (&["--scale", "0.25"], 10), 30, false),
     step("throughput", (&["--seconds", "0.5", "--repeats", "1"], 15), 40, false),
     step("memory", (&["--scale", "0.25"], 3), 10, false),
-    step("durability", (&[], 3), 3, false),
+    step("durability", (&["--kills", "50"], 6), 24, false),
     step("recovery", (&["--scale", "0.25"], 5), 15, false),
     step("workers", (&["--seconds", "1"], 2), 3, false),
 ];
