@@ -11,9 +11,11 @@
 //! The parent asks for a piece of rows at a time and reads the answer before it asks again: so it may stop
 //! at any time, and a child never writes without being asked.
 //!
-//! Between `fork` and `_exit` the child calls `open`, `close`, `read`, `write`, `pwrite`, `madvise` and
-//! `_exit` alone, and computes: other threads of the parent may have held any lock, that of the allocator
+//! Between `fork` and `_exit` the child calls `signal`, `open`, `close`, `read`, `write`, `pwrite`, `madvise`
+//! and `_exit` alone, and computes: other threads of the parent may have held any lock, that of the allocator
 //! included.
+//!
+//! Ctrl-C reaches the child as well as its parent, and ends it.
 
 #![expect(
     unsafe_code,
@@ -79,6 +81,7 @@ impl Child {
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
+                forget_handlers();
                 // The child would keep its own end of the pipe open, and never see that the parent has ended.
                 // SAFETY: no other thread of this process uses them.
                 ours.iter().for_each(|end| unsafe { _ = libc::close(*end) });
@@ -145,6 +148,15 @@ impl Drop for Child {
                 return;
             }
         }
+    }
+}
+
+/// From now on these signals end the process. The parent's handlers would tell the parent, through pipes that
+/// the child has too, and one Ctrl-C would count twice.
+fn forget_handlers() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: no handler of ours begins to run by this.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }
 
@@ -333,5 +345,34 @@ mod tests {
         }
         // Something else may be in their pages.
         asked([RETURN, 0, 3], &mut []);
+    }
+
+    /// The signals that a process has handlers for, as a mask.
+    fn handled(pid: libc::pid_t) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap()
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "miri has one process")]
+    fn a_child_has_no_handlers_of_its_parent_that_end_it() {
+        extern "C" fn handler(_: c_int) {}
+        let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+        let to = |signal, handler| {
+            // SAFETY: the handler does nothing.
+            unsafe { libc::signal(signal, handler) }
+        };
+        let before = signals.map(|signal| to(signal, handler as *const () as libc::sighandler_t));
+        let words = [AtomicU64::new(7)];
+        let memory = Memory { words: &words, row_fields: 1, page_bytes: None };
+        let mut child = Child::fork(&memory).unwrap();
+        // It answers, and so has begun to serve.
+        child.show(0, 1, &mut [0; 8]).unwrap();
+        let mask = signals.iter().fold(0, |mask, signal| mask | 1 << (signal - 1));
+        let own = std::process::id() as libc::pid_t;
+        assert_eq!([handled(own) & mask, handled(child.pid) & mask], [mask, 0]);
+        drop(child);
+        signals.into_iter().zip(before).for_each(|(signal, before)| _ = to(signal, before));
     }
 }
