@@ -32,7 +32,9 @@ named! {
         RedisAof = "redis-aof",
         /// A small store in this process with the thesis' positions, by file and ordinal.
         Ordinals = "ordinals",
-        /// The same with positions that never move.
+        /// The same as the thesis states it, without the repairs that keep keys.
+        PublishedOrdinals = "ordinals-published",
+        /// The same store with positions that never move.
         Lsns = "lsns",
     }
 }
@@ -82,8 +84,8 @@ impl Variant {
         let log = Traits { persistence: Persistence::Everysec, ..TARN };
         let vtc = Traits { ask: Some(Ask::Rewrite), compaction: "vtc", ..log };
         match self {
-            // The last two are no servers.
-            Variant::Off | Variant::Ordinals | Variant::Lsns => TARN,
+            // The last three are no servers.
+            Variant::Off | Variant::Ordinals | Variant::PublishedOrdinals | Variant::Lsns => TARN,
             Variant::None => log,
             Variant::Vtc => vtc,
             Variant::VtcFast => Traits { directives: &[("log-compaction-bytes-per-second", "0")], ..vtc },

@@ -104,7 +104,7 @@ fn short_cells(limits: &[Shortage], quick: bool) -> Vec<(Shortage, u32)> {
 
 /// True if a part measures a variant at this share of updates.
 fn is_measured(part: Part, variant: Variant, update_percent: u32) -> bool {
-    let is_in_process = matches!(variant, Variant::Ordinals | Variant::Lsns);
+    let is_in_process = matches!(variant, Variant::Ordinals | Variant::PublishedOrdinals | Variant::Lsns);
     match part {
         Part::Positions => is_in_process,
         _ if is_in_process => false,
