@@ -26,10 +26,11 @@
 //! (`tests/contention.rs`). Wait-die would abort less often, but needs the ages of the holders in each lock;
 //! a wait-for graph would need a lock of its own.
 //!
-//! 12 bits of the version of a read are kept. After 2^12 snapshots a row that no transaction has read since
-//! looks like one that the later version has read. While no later version has begun, `must_restart` says no,
-//! so a transaction is restarted without need only if it then begins in a later version, which ends it. Of a
-//! write all bits are kept that a machine can use up.
+//! 12 bits of the version of a read are kept, and of two versions the later one. After 2^12 snapshots a row
+//! that no transaction has read since looks like one that the later version has read. So a mark counts as one
+//! of the later version only if that has begun: until then a reader of the earlier one replaces it, and
+//! `must_restart` says no. Afterwards an old mark restarts a transaction without need, which begins again in
+//! the later version. Of a write all bits are kept that a machine can use up.
 
 use crate::error::SnapshotError;
 use crate::memory;
@@ -179,20 +180,28 @@ impl Locks {
         }
     }
 
-    /// Gives back a lock that was held to read, by a transaction that belongs to `version`.
+    /// Gives back a lock that was held to read, by a transaction that belongs to `version`. `later_began` says
+    /// whether the next version has begun.
     #[inline]
-    pub(crate) fn unlock_read(&self, row: usize, version: Version) {
-        let leave = |state: u64| Some(read_in(state, version) - 1);
-        self.words[row].fetch_update(Ordering::Release, Ordering::Relaxed, leave).ok();
+    pub(crate) fn unlock_read(&self, row: usize, version: Version, later_began: impl Fn() -> bool) {
+        let leave = |state: u64| Some(read_in(state, version, &later_began) - 1);
+        // Acquire: pairs with the Release of who left a mark of the later version, which has begun then.
+        self.words[row].fetch_update(Ordering::Release, Ordering::Acquire, leave).ok();
     }
 
     /// Gives back a lock that was held to write, by a transaction that belongs to `version` and has `written`
     /// the row; aborted, it has at most read it.
     #[inline]
-    pub(crate) fn unlock_write(&self, row: usize, version: Version, written: Option<Newest>) {
+    pub(crate) fn unlock_write(
+        &self,
+        row: usize,
+        version: Version,
+        written: Option<Newest>,
+        later_began: impl Fn() -> bool,
+    ) {
         let word = &self.words[row];
         // No other thread changes the word of a row that is held to write.
-        let state = read_in(word.load(Ordering::Relaxed), version) & !HOLDERS;
+        let state = read_in(word.load(Ordering::Relaxed), version, later_began) & !HOLDERS;
         let state = written.map_or(state, |written| written_in(state, written));
         word.store(state, Ordering::Release);
     }
@@ -225,11 +234,45 @@ const fn written_in(state: u64, written: Newest) -> u64 {
     state & (BEFORE - 1) | before | (written.copy as u64) << COPY | version << WRITTEN_IN
 }
 
-/// The word of a row that was read in `version`, or in the one after it.
-const fn read_in(state: u64, version: Version) -> u64 {
-    if state >> READ_IN & READ_MASK == (version + 1) & READ_MASK {
+/// The word of a row that was read in `version`, or in the one after it if that has begun.
+fn read_in(state: u64, version: Version, later_began: impl Fn() -> bool) -> u64 {
+    if state >> READ_IN & READ_MASK == (version + 1) & READ_MASK && later_began() {
         state
     } else {
         state & !(READ_MASK << READ_IN) | (version & READ_MASK) << READ_IN
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// After as many versions as the bits tell apart, the mark of a row that nobody has read looks like one of
+    /// the next version.
+    #[test]
+    fn a_read_leaves_its_mark_over_an_old_one() {
+        let locks = Locks::new(Shape { rows: 2, fields: 1 }).unwrap();
+        let (old, new) = (READ_MASK - 1, READ_MASK);
+        for (row, access) in [(0, Access::Read), (1, Access::Write)] {
+            locks.lock(row, access, new, |_| false).unwrap();
+            match access {
+                Access::Read => locks.unlock_read(row, new, || false),
+                _ => locks.unlock_write(row, new, None, || false),
+            }
+            let refusal = locks.lock(row, Access::Write, old, |met| met.read && met.to_write);
+            assert_eq!(refusal, Err(Refusal::Newer), "row {row}: an older writer follows a newer reader");
+        }
+    }
+
+    #[test]
+    fn a_read_of_the_older_version_keeps_the_mark_of_the_later() {
+        let locks = Locks::new(Shape { rows: 1, fields: 1 }).unwrap();
+        for version in [8, 7] {
+            locks.lock(0, Access::Read, version, |_| false).unwrap();
+            locks.unlock_read(0, version, || version == 7);
+        }
+        assert_eq!(locks.lock(0, Access::Write, 7, |met| met.read), Err(Refusal::Newer));
     }
 }

@@ -161,19 +161,27 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
         Ok(())
     }
 
+    /// Says whether a version after that of this transaction has begun.
+    fn later_began(&self) -> impl Fn() -> bool + use<'s, V> {
+        let (periods, version) = (&self.parts.periods, V::version(self.period, self.period));
+        move || {
+            let now = periods.now();
+            V::version(now, now) > version
+        }
+    }
+
     fn lock(&mut self, row: usize, access: Access) -> Result<(), TransactionError> {
         let version = V::version(self.period, self.period);
         self.parts.algorithm.fetch(row);
-        let Parts { locks, periods, .. } = self.parts;
+        let later_began = self.later_began();
         let must_restart = |meeting| {
             // Pairs with the Release of who gave the lock back: if that was one of the later version, its
             // period is seen here. Until a later version has begun, the bits of a read are those of one long
             // ago.
             fence(Ordering::Acquire);
-            let now = periods.now();
-            V::must_restart(meeting) && V::version(now, now) > version
+            V::must_restart(meeting) && later_began()
         };
-        let error = match locks.lock(row, access, version, must_restart) {
+        let error = match self.parts.locks.lock(row, access, version, must_restart) {
             Ok(()) => return Ok(()),
             Err(Refusal::Held) => {
                 self.parts.count_conflict();
@@ -193,11 +201,12 @@ impl<V: VirtualAlgorithm> Drop for Transaction<'_, V> {
     fn drop(&mut self) {
         let version = V::version(self.period, self.period);
         let written_in = self.committed.map(|committed| V::version(self.period, committed));
+        let later_began = self.later_began();
         for held in &self.held {
             let written = written_in.map(|version| Newest { version, copy: held.copy });
             match held.written_at {
-                Some(_) => self.parts.locks.unlock_write(held.row, version, written),
-                None => self.parts.locks.unlock_read(held.row, version),
+                Some(_) => self.parts.locks.unlock_write(held.row, version, written, &later_began),
+                None => self.parts.locks.unlock_read(held.row, version, &later_began),
             }
         }
         self.parts.periods.end(self.period);
