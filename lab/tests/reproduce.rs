@@ -139,8 +139,8 @@ fn a_terminal_that_closes_and_a_second_signal_leave_no_worktree() {
     let accepted = interrupt::wait_for(often, patience, || Ok(began.accept().ok())).unwrap();
     let mut build = accepted.expect("the build begins").0;
     assert_eq!(names(&repository.join(".git/worktrees")).len(), 1);
-    // Ignored if these tests were started so, by nohup for instance. Two signals of a kind could be delivered as
-    // one, so the other is sent until the program has ended.
+    // Ignored if these tests were started so, by nohup for instance. Two signals of a kind could be delivered
+    // as one, so the other is sent until the program has ended.
     kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
     let ended = interrupt::wait_for(often, patience, || {
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();

@@ -180,8 +180,8 @@ impl Locks {
         }
     }
 
-    /// Gives back a lock that was held to read, by a transaction that belongs to `version`. `later_began` says
-    /// whether the next version has begun.
+    /// Gives back a lock that was held to read, by a transaction that belongs to `version`. `later_began`
+    /// says whether the next version has begun.
     #[inline]
     pub(crate) fn unlock_read(&self, row: usize, version: Version, later_began: impl Fn() -> bool) {
         let leave = |state: u64| Some(read_in(state, version, &later_began) - 1);
@@ -249,8 +249,8 @@ mod tests {
 
     use super::*;
 
-    /// After as many versions as the bits tell apart, the mark of a row that nobody has read looks like one of
-    /// the next version.
+    /// After as many versions as the bits tell apart, the mark of a row that nobody has read looks like one
+    /// of the next version.
     #[test]
     fn a_read_leaves_its_mark_over_an_old_one() {
         let locks = Locks::new(Shape { rows: 2, fields: 1 }).unwrap();
