@@ -304,6 +304,40 @@ fn snapshots_are_measured_with_compression_and_without() {
 }
 
 #[test]
+fn starts_from_inserts_alone_and_from_the_disk_and_flushed_files_are_measured() {
+    let runs = runs("persistence", &["--seconds", "0.05", "--only", "inserts,cold,fsync"]);
+    for server in ["redis-server", "tarn"] {
+        let of = |part: &str| {
+            let is_own = |run: &&Value| run["server"] == server && run["parameters"]["part"] == part;
+            runs.iter().filter(is_own).collect::<Vec<_>>()
+        };
+        let counts = ["inserts", "cold", "fsync"].map(|part| of(part).len());
+        assert!([[0, 0, 0], [3, 3, 4]].contains(&counts), "{server}: {counts:?}");
+        let flushing =
+            of("fsync").iter().filter(|run| run["parameters"]["incremental_fsync"] == true).count();
+        assert_eq!(flushing, counts[2] / 2);
+        // Bytes after the inserts, and of the files of the start.
+        let whole_log = |part: &str| {
+            let is_own = |run: &&&Value| {
+                run["parameters"]["model"] == "log-periodical" && run["parameters"]["shortens"] == false
+            };
+            let own = of(part).into_iter().find(|run| is_own(&run))?;
+            Some(["file_bytes", "last_file_bytes"].map(|name| own["figures"][name].as_u64().unwrap()))
+        };
+        if let (Some(inserts), Some(cold)) = (whole_log("inserts"), whole_log("cold")) {
+            assert!(inserts[1] < inserts[0] * 11 / 10, "{server}: {inserts:?}");
+            assert!(cold[1] > cold[0] * 3 / 2, "{server}: {cold:?}");
+        }
+    }
+    for run in &runs {
+        let figures = &run["figures"];
+        let is_written = run["parameters"]["model"] == "snapshot" || run["parameters"]["shortens"] == true;
+        assert_eq!(figures["saved_s"].as_f64().is_some_and(|seconds| seconds > 0.0), is_written, "{run}");
+        assert!(figures["started_s"].as_f64().unwrap() > 0.0, "{run}");
+    }
+}
+
+#[test]
 fn maxmemory_bounds_the_loads_of_who_has_it_only() {
     let Some(redis) = on_path("redis-server") else {
         skipped("there is no redis-server on the PATH");

@@ -74,6 +74,8 @@ pub struct Trial {
     /// A checkpoint under a load that takes longer is cut off, and a start that does fails. `None`: both fail
     /// after half an hour.
     pub patience: Option<Duration>,
+    /// True if the files are taken out of the page cache before each start.
+    pub is_cold: bool,
     dirs: Vec<TempDir>,
 }
 
@@ -82,7 +84,8 @@ impl Trial {
     pub fn start(plan: &Plan, dirs: Vec<TempDir>, ask: Option<Ask>, forks: bool) -> Result<Trial> {
         let server = plan.start()?;
         let version = server.version()?;
-        Ok(Trial { version, server, ask, forks, cut: None, limit: None, patience: None, dirs })
+        let (cut, limit, patience, is_cold) = (None, None, None, false);
+        Ok(Trial { version, server, ask, forks, cut, limit, patience, is_cold, dirs })
     }
 
     /// Puts the server under a limit of memory. What it has already does not count.
@@ -129,16 +132,18 @@ impl Trial {
     }
 
     /// Kills the server and launches it again as it was started, under its limit of memory. Its files are
-    /// read before, so that they are in the page cache; under a limit they are taken out of it, because its
-    /// pages would not count. Returns the number of keys that must come back.
+    /// read before, so that they are in the page cache. Under a limit they are taken out of it, because its
+    /// pages would not count, and so they are if that is asked for. Returns the number of keys that must come
+    /// back.
     pub fn relaunch(&mut self) -> Result<u64> {
         let keys = self.server.key_count()?;
         self.wait_until_written()?;
         self.server.kill()?;
         let files = device::data_files(&self.dirs).0;
-        match &self.limit {
-            Some(_) => _ = device::forget(&files)?,
-            None => _ = device::read_through(&files)?,
+        if self.limit.is_some() || self.is_cold {
+            device::forget(&files)?;
+        } else {
+            device::read_through(&files)?;
         }
         interrupt::check()?;
         self.server = self.server.plan.launch()?;
@@ -188,9 +193,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let arguments = ["-c", script, "sh"].map(str::to_owned).to_vec();
         let subject = Subject { arguments, ..Subject::new(Product::RedisServer, "/bin/sh".as_ref()) };
-        let (server, version) = (Plan::new(subject, dir.path()).launch().unwrap(), String::new());
-        let dirs = vec![dir];
-        Trial { version, server, ask: None, forks: false, cut: None, limit: None, patience: None, dirs }
+        let server = Plan::new(subject, dir.path()).launch().unwrap();
+        let (version, ask, cut, limit, patience) = (String::new(), None, None, None, None);
+        Trial { version, server, ask, forks: false, cut, limit, patience, is_cold: false, dirs: vec![dir] }
     }
 
     fn failed() -> LabError {

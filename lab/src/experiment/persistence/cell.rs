@@ -53,6 +53,12 @@ named! {
         Recovery = "recovery",
         /// Files that are compressed, beside files that are not, and starts from both.
         Compression = "compression",
+        /// Figures 10 and 11 as the study has them: files of inserts alone.
+        Inserts = "inserts",
+        /// Starts from files that are not in the page cache.
+        Cold = "cold",
+        /// Files that are flushed while they are written, beside files that are flushed at their end.
+        Fsync = "fsync",
     }
 }
 
@@ -97,6 +103,9 @@ pub struct Cell {
     /// True if the files are compressed.
     #[serde(default)]
     pub compresses: bool,
+    /// True if files are flushed while they are written; of the part that asks for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub incremental_fsync: bool,
     /// The content of values.
     #[serde(default)]
     pub values: ycsb::Values,
@@ -155,6 +164,22 @@ impl Cell {
         }
     }
 
+    /// The directive by which the server flushes the file of the model while it writes it, with its value.
+    /// Tarn takes both, and ignores them.
+    pub const fn flushes(&self) -> (&'static str, &'static str) {
+        let name = match self.model {
+            Model::Snapshot => "rdb-save-incremental-fsync",
+            _ => "aof-rewrite-incremental-fsync",
+        };
+        (name, if self.incremental_fsync { "yes" } else { "no" })
+    }
+
+    /// The same in words.
+    pub fn flushed(&self) -> String {
+        let (name, value) = self.flushes();
+        format!("{name} {value}")
+    }
+
     /// The kind of file that a start reads.
     pub const fn file_name(&self) -> &'static str {
         match (self.model, self.shortens) {
@@ -194,7 +219,8 @@ impl fmt::Display for Cell {
         }
         match self.part {
             Part::Load => write!(f, ", {} threads", self.threads),
-            Part::Recovery => Ok(()),
+            Part::Recovery | Part::Inserts | Part::Cold => Ok(()),
+            Part::Fsync => write!(f, ", {}", self.flushed()),
             Part::Compression => {
                 write!(f, ", {} values, {}", self.values.name(), self.compressed())
             }

@@ -9,6 +9,7 @@ use crate::checkpoint::{Trial, checkpoint_alone, together};
 use crate::error::{LabError, Result};
 use crate::load::{Cue, Group, KeyChoice, Load, LoadResult, MOMENT, Mix, Pace, Until};
 use crate::process::{Pinned, beside};
+use crate::report::median;
 use crate::resources;
 use crate::setting::{Setting, fill_silently};
 use crate::shortage::is_refusal;
@@ -16,6 +17,9 @@ use crate::ycsb;
 
 /// Each field of each record is updated so often on average before a start from a log.
 const TURNS: u64 = 1;
+
+/// Files of the part `fsync` are written so often.
+const FILES: u32 = 3;
 
 /// Records are loaded so many times longer where memory is short: what is swapped out takes its time.
 const SHORT_LOADS: u32 = 3;
@@ -51,7 +55,7 @@ impl Times {
 pub(super) fn measure(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
     let figures = match cell.part {
         Part::Load => load(setting, times, trial, cell),
-        Part::Recovery | Part::Compression => recovery(setting, times, trial, cell),
+        _ => recovery(setting, times, trial, cell),
     }?;
     let limit_bytes = cell.limit().map(|limit| limit.limit_bytes(cell.raw_bytes()));
     Ok(Figures { limit_bytes, kills: trial.kills(), ..figures })
@@ -187,20 +191,25 @@ fn run(
     })
 }
 
-/// Figures 10 to 15, and starts from files that are compressed.
+/// Figures 10 to 15, and all other starts.
 fn recovery(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
     let mut figures = Figures { loaded: cell.records, ..Figures::default() };
     let inserts = Mix::in_order(ycsb::insert_of(cell.values), cell.records);
     fill_silently(&trial.server, cell.records, inserts, setting.seed)?;
     look(trial, &mut figures)?;
     let updates = cell.records * ycsb::FIELDS * TURNS;
-    if cell.model.logs() {
-        let mix = ycsb::updates(100, KeyChoice::Uniform, cell.records);
-        fill_silently(&trial.server, updates, mix, setting.seed)?;
+    let files = if cell.part == Part::Fsync { FILES } else { 1 };
+    let mut saved_s = Vec::new();
+    for _ in 0..files {
+        if cell.model.logs() && cell.part != Part::Inserts {
+            let mix = ycsb::updates(100, KeyChoice::Uniform, cell.records);
+            fill_silently(&trial.server, updates, mix, setting.seed)?;
+        }
+        if cell.model == Model::Snapshot || cell.shortens {
+            saved_s.push(checkpoint_alone(trial)?.seconds);
+        }
     }
-    if cell.model == Model::Snapshot || cell.shortens {
-        figures.saved_s = Some(checkpoint_alone(trial)?.seconds);
-    }
+    figures.saved_s = (!saved_s.is_empty()).then(|| median(saved_s));
     let started = start(times, trial, &mut figures);
     // Where memory is short, the kernel may end a server; that is the measurement.
     figures.ended = started.err().map(|error| end(trial, cell, error)).transpose()?;

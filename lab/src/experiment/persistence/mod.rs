@@ -3,10 +3,11 @@
 //!
 //! Variables: the model (nothing, snapshots by rules, a log that is flushed when the system likes, each
 //! second, before each reply), the server (Tarn, redis-server), client threads, records, memory (ample, or
-//! less than the raw data). Expected: a log that is flushed before each reply is slowest and steady with one
-//! thread, and gains most from more of them; the others differ little. Where memory is short, a server swaps,
-//! or the kernel ends it. A compressed file saves what repeats, and costs a start processor time. A start of
-//! redis-server keeps one core busy, Tarn's all of them.
+//! less than the raw data), the page cache, flushes of a file while it is written. Expected: a log that is
+//! flushed before each reply is slowest and steady with one thread, and gains most from more of them; the
+//! others differ little. Where memory is short, a server swaps, or the kernel ends it. A compressed file
+//! saves what repeats, and costs a start processor time. A start of redis-server keeps one core busy, Tarn's
+//! all of them. A file that is flushed while it is written takes longer.
 //!
 //! ```text
 //!   plan: cells ─► trial: a server as a model says ─► measure: a load, or a start, under watch
@@ -25,7 +26,7 @@ use super::contract::{Experiment, LineOf, Measured, ResultsOf, Wanted, leave_out
 use crate::error::{LabError, Result};
 use crate::page::{Facts, Row};
 use crate::report::Report;
-use crate::resources::Usage;
+use crate::resources::{Shares, Usage};
 use crate::setting::Setting;
 use crate::shortage::{self, Shortage};
 
@@ -68,7 +69,7 @@ impl Persistence {
 impl Experiment for Persistence {
     const NAME: &'static str = "persistence";
     const QUESTION: &'static str = "What does each model of persistence cost, and how long does a start take \
-        from what it left? (parts: load, recovery, compression)";
+        from what it left? (parts: load, recovery, compression, inserts, cold, fsync)";
     const FIGURES: &'static str = include_str!("../../../figures/persistence.toml");
     const HAS_PEERS: bool = true;
     type Cell = Cell;
@@ -96,7 +97,7 @@ impl Experiment for Persistence {
         let heads = "part,server,model,shortens,threads,records,memory,s,requests_per_s,user,system,iowait,\
             stolen,process_user,process_system,process_iowait,machine_used,machine_swapped,\
             machine_faults_per_s,resident,swapped,faults_per_s,written,cores_busy,\
-            ratio,short_by,compressed,values";
+            ratio,short_by,compressed,values,cores_iowait";
         let Cell { part, model, shortens, threads, records, memory, .. } = cell;
         let (part, server, model, memory) = (part.name(), cell.server(), model.name(), memory.name());
         let limit = cell.limit();
@@ -114,11 +115,14 @@ impl Experiment for Persistence {
             let all = [machine.user, machine.system, machine.iowait, machine.stolen];
             let own = [process.user, process.system, process.iowait];
             let shares: String = all.iter().chain(&own).map(|share| format!("{share:.1},")).collect();
-            let cores = usage.cores.iter().map(|core| format!("{:.0}", core.user + core.system));
-            let cores = cores.collect::<Vec<_>>().join(" ");
+            let by_core = |of: fn(&Shares) -> f32| {
+                let all = usage.cores.iter().map(|core| format!("{:.0}", of(core)));
+                all.collect::<Vec<_>>().join(" ")
+            };
+            let (cores, waiting) = (by_core(|core| core.user + core.system), by_core(|core| core.iowait));
             format!(
                 "{cell},{at:.2},{rate:.0},{shares}{machine_used},{machine_swapped},{machine_faults:.1},\
-                 {resident},{swapped},{faults:.1},{written},{cores},{last}"
+                 {resident},{swapped},{faults:.1},{written},{cores},{last},{waiting}"
             )
         });
         Some((heads, rows.collect()))

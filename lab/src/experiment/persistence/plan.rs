@@ -41,6 +41,7 @@ fn can(cell: &Cell, own: &Subject) -> bool {
     own.has_log(cell.model.persistence())
         && (!cell.shortens || own.dialect.rewrites())
         && (cell.part != Part::Compression || (is_redis && cell.compression().is_some()))
+        && (cell.part != Part::Fsync || is_redis)
         && (cell.limit().is_none_or(|limit| limit.by != Means::Maxmemory) || has_maxmemory)
 }
 
@@ -70,6 +71,7 @@ pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
         memory: Memory::Ample,
         shortage: None,
         compresses: false,
+        incremental_fsync: false,
         values: Values::Random,
         ycsb: Requests::WholeRecords,
         quick,
@@ -91,16 +93,19 @@ pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
     // The study compares starts at the size that fits one of its machines.
     let starts =
         ample.chain(shortages.iter().map(|limit| short(*limit, Cell { part: Part::Recovery, ..base })));
-    for of in starts {
-        add(Cell { model: Model::Snapshot, ..of });
-        add(Cell { model: Model::LogPeriodical, shortens: true, ..of });
-        add(Cell { model: Model::LogPeriodical, shortens: false, ..of });
-    }
+    let kinds = [(Model::Snapshot, false), (Model::LogPeriodical, true), (Model::LogPeriodical, false)];
+    let of_kinds = |of: Cell| kinds.map(|(model, shortens)| Cell { model, shortens, ..of });
+    let others = [Part::Inserts, Part::Cold].map(|part| Cell { part, ..base });
+    starts.chain(others).flat_map(of_kinds).for_each(&mut add);
     for values in Values::ALL {
         for model in [Model::Snapshot, Model::LogPeriodical] {
             let of = Cell { part: Part::Compression, model, values, ..base };
             [false, true].into_iter().for_each(|compresses| add(Cell { compresses, ..of }));
         }
+    }
+    for (model, shortens) in [(Model::Snapshot, false), (Model::LogPeriodical, true)] {
+        let of = Cell { part: Part::Fsync, model, shortens, ..base };
+        [false, true].into_iter().for_each(|incremental_fsync| add(Cell { incremental_fsync, ..of }));
     }
     cells
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::Persistence;
 use super::cell::{Cell, Figures, Memory, Model, Part};
-use super::trial::{directives, save_rule};
+use super::trial::{directives, save_rules};
 use crate::experiment::{LineOf, ResultsOf, row, scale_fact};
 use crate::page::{Facts, Row, with};
 use crate::report::LeftOut;
@@ -50,6 +50,8 @@ fn of_cell(cell: &Cell, figures: &Figures, cores: Option<u64>) -> Row {
         "short_by": limit.map(|limit| limit.by.name()),
         "limit": limit_text,
         "compressed": cell.compressed(),
+        "incremental_fsync": cell.incremental_fsync,
+        "flushed": cell.flushed(),
         "figure": figure_of(cell),
         "whole": if short { "figure 12" } else { "figure 13" },
         "by_core": if short { "figure 14" } else { "figure 15" },
@@ -90,12 +92,13 @@ fn models(records: u64, quick: bool) -> Vec<Row> {
             memory: Memory::Ample,
             shortage: None,
             compresses: false,
+            incremental_fsync: false,
             values: Values::Random,
             ycsb: Requests::WholeRecords,
             quick,
         };
         let mut words = match model {
-            Model::Snapshot => vec![format!("save {}", save_rule(records))],
+            Model::Snapshot => vec![format!("save {}", save_rules(records))],
             _ => vec!["save \"\"".to_owned()],
         };
         match model.persistence() {

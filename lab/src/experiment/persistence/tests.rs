@@ -4,6 +4,7 @@
 
 use super::Persistence;
 use super::cell::{Figures, Memory};
+use super::trial::save_rules;
 use crate::experiment::contract::check;
 use crate::experiment::{Experiment, ResultsOf, Wanted};
 use crate::report::LeftOut;
@@ -61,4 +62,10 @@ fn the_share_of_cores_is_that_of_the_machine_that_measured_it() {
     assert_eq!(judged(&results), [true; 3]);
     results.lines.iter_mut().for_each(|line| line.machine["cores"] = 4.into());
     assert_eq!(judged(&results), [false; 3]);
+}
+
+#[test]
+fn the_rules_of_the_study_are_sooner_due_with_fewer_records() {
+    let rules = [4_000_000, 8_000_000, 40_000].map(save_rules);
+    assert_eq!(rules, ["900 1 300 10 60 1000", "900 1 300 10 60 1000", "9 1 3 10 1 1000"]);
 }

@@ -9,9 +9,8 @@ use crate::process;
 use crate::setting::Setting;
 use crate::shortage::{Means, ShortMemory};
 
-/// The rule by which the study takes a checkpoint: after 60 s with 1000 changes …
-const SAVE_S: u64 = 60;
-const SAVE_CHANGES: u64 = 1000;
+/// The rules by which the study takes a checkpoint: after so many seconds with so many changes …
+const SAVE: [(u64, u64); 3] = [(900, 1), (300, 10), (60, 1000)];
 /// … while this many records are loaded; the time shrinks in proportion to fewer records.
 const SAVE_RECORDS: u64 = 4_000_000;
 /// A start where memory is short may take this time, as in the thesis on validity tracking.
@@ -19,9 +18,12 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// The study's smallest store, in records.
 const RECORDS_LEAST: u64 = 1_000_000;
 
-/// The rule of the model `snapshot`, in proportion to the study's.
-pub(super) fn save_rule(records: u64) -> String {
-    format!("{} {SAVE_CHANGES}", (SAVE_S * records / SAVE_RECORDS).clamp(1, SAVE_S))
+/// The rules of the model `snapshot`, in proportion to the study's.
+pub(super) fn save_rules(records: u64) -> String {
+    let rule = |(seconds, changes): (u64, u64)| {
+        format!("{} {changes}", (seconds * records / SAVE_RECORDS).clamp(1, seconds))
+    };
+    SAVE.map(rule).join(" ")
 }
 
 /// The directives that make a model, each with its value, but for `appendonly` and `appendfsync`.
@@ -52,12 +54,16 @@ pub(super) fn start(setting: &Setting, cell: &Cell, limit: Option<ShortMemory>) 
     plan.compacts = true;
     match cell.part {
         Part::Load => setting.keep_off_the_generator(&mut plan),
-        Part::Recovery | Part::Compression => plan.threads = process::cores_allowed().len(),
+        _ => plan.threads = process::cores_allowed().len(),
     }
     match cell.compression().filter(|_| cell.compresses) {
         Some((name, value)) => plan.directives.push((name, value.to_owned())),
         None if cell.is_tarn => {}
         None => plan.directives.push(("rdbcompression", "no".to_owned())),
+    }
+    if cell.part == Part::Fsync {
+        let (name, value) = cell.flushes();
+        plan.directives.push((name, value.to_owned()));
     }
     if let Some(limit) = cell.limit().filter(|limit| limit.by == Means::Maxmemory) {
         plan.directives.push(("maxmemory", limit.limit_bytes(cell.raw_bytes()).to_string()));
@@ -69,9 +75,10 @@ pub(super) fn start(setting: &Setting, cell: &Cell, limit: Option<ShortMemory>) 
         // It is for the start.
         (limit, _) => trial.limit = limit,
     }
+    trial.is_cold = cell.part == Part::Cold;
     trial.patience = cell.limit().map(|_| PATIENCE);
     if cell.model == Model::Snapshot && cell.part == Part::Load {
-        trial.server.client()?.call(&["CONFIG", "SET", "save", &save_rule(cell.records)])?;
+        trial.server.client()?.call(&["CONFIG", "SET", "save", &save_rules(cell.records)])?;
     }
     Ok(trial)
 }
