@@ -11,9 +11,9 @@
 //! The parent asks for a piece of rows at a time and reads the answer before it asks again: so it may stop
 //! at any time, and a child never writes without being asked.
 //!
-//! Between `fork` and `_exit` the child calls `signal`, `open`, `close`, `read`, `write`, `pwrite`, `madvise`
-//! and `_exit` alone, and computes: other threads of the parent may have held any lock, that of the allocator
-//! included.
+//! Between `fork` and `_exit` the child calls `signal`, `pthread_sigmask`, `open`, `close`, `read`, `write`,
+//! `pwrite`, `madvise` and `_exit` alone, and computes: other threads of the parent may have held any lock,
+//! that of the allocator included.
 //!
 //! Ctrl-C reaches the child as well as its parent, and ends it.
 
@@ -29,6 +29,9 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
+
+/// The signals that end a process that does not handle them.
+const ENDING: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// Bytes of a path, the zero at its end included.
 const PATH_BYTES: usize = 4096;
@@ -77,11 +80,13 @@ impl Child {
         crc32c::crc32c(&[0]);
         let ends = Ends { requests: their_requests.as_raw_fd(), answers: their_answers.as_raw_fd() };
         let ours = [requests.as_raw_fd(), answers.as_raw_fd()];
+        let held_back = HeldBack::begin();
         // SAFETY: the child calls only functions that may be called after a fork, and never returns.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 forget_handlers();
+                drop(held_back);
                 // The child would keep its own end of the pipe open, and never see that the parent has ended.
                 // SAFETY: no other thread of this process uses them.
                 ours.iter().for_each(|end| unsafe { _ = libc::close(*end) });
@@ -151,10 +156,42 @@ impl Drop for Child {
     }
 }
 
+/// Until it is dropped, the signals that end a process wait in the thread that has made it. The other threads
+/// of the process handle them as before.
+struct HeldBack {
+    /// The signals that waited before.
+    before: libc::sigset_t,
+}
+
+impl HeldBack {
+    fn begin() -> HeldBack {
+        // SAFETY: numbers alone, of which zeros are a value; they are ours, and the signals exist.
+        let before = unsafe {
+            let [mut ending, mut before]: [libc::sigset_t; 2] = std::mem::zeroed();
+            libc::sigemptyset(&raw mut ending);
+            for signal in ENDING {
+                libc::sigaddset(&raw mut ending, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const ending, &raw mut before);
+            before
+        };
+        HeldBack { before }
+    }
+}
+
+impl Drop for HeldBack {
+    fn drop(&mut self) {
+        // SAFETY: what the system has given us; a null pointer means that the present ones are not wanted.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
+    }
+}
+
 /// From now on these signals end the process. The parent's handlers would tell the parent, through pipes that
 /// the child has too, and one Ctrl-C would count twice.
+///
+/// REQUIRES: the signals are held back. One that comes before would still be handled.
 fn forget_handlers() {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+    for signal in ENDING {
         // SAFETY: no handler of ours begins to run by this.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
@@ -318,6 +355,9 @@ fn last_error() -> c_int {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::cell::Cell;
+    use std::sync::{Mutex, PoisonError};
+
     use super::*;
 
     /// In a thread instead of a process, so that miri can look on.
@@ -347,32 +387,76 @@ mod tests {
         asked([RETURN, 0, 3], &mut []);
     }
 
-    /// The signals that a process has handlers for, as a mask.
-    fn handled(pid: libc::pid_t) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-        u64::from_str_radix(mask.trim(), 16).unwrap()
+    /// [`ENDING`] as a mask.
+    const ALL: u64 = 1 << (libc::SIGINT - 1) | 1 << (libc::SIGTERM - 1) | 1 << (libc::SIGHUP - 1);
+
+    extern "C" fn do_nothing(_: c_int) {}
+
+    /// Works while the signals that end a process are handled so. One test at a time does.
+    fn while_handled_by(handler: libc::sighandler_t, work: impl FnOnce()) {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let to = |signal, handler| {
+            // SAFETY: the handler does nothing.
+            unsafe { libc::signal(signal, handler) }
+        };
+        let before = ENDING.map(|signal| to(signal, handler));
+        work();
+        ENDING.into_iter().zip(before).for_each(|(signal, before)| _ = to(signal, before));
+    }
+
+    /// The signals that end a process, of those that a line of its status lists.
+    fn listed(process: &str, line: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        let mask = status.lines().find_map(|own| own.strip_prefix(line)).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap() & ALL
+    }
+
+    fn forked() -> Child {
+        let words = [AtomicU64::new(7)];
+        Child::fork(&Memory { words: &words, row_fields: 1, page_bytes: None }).unwrap()
+    }
+
+    /// Has a child show its row: it has begun to serve then.
+    fn ask(child: &mut Child) -> io::Result<()> {
+        child.show(0, 1, &mut [0; 8])
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "miri has one process")]
     fn a_child_has_no_handlers_of_its_parent_that_end_it() {
-        extern "C" fn handler(_: c_int) {}
-        let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-        let to = |signal, handler| {
-            // SAFETY: the handler does nothing.
-            unsafe { libc::signal(signal, handler) }
-        };
-        let before = signals.map(|signal| to(signal, handler as *const () as libc::sighandler_t));
-        let words = [AtomicU64::new(7)];
-        let memory = Memory { words: &words, row_fields: 1, page_bytes: None };
-        let mut child = Child::fork(&memory).unwrap();
-        // It answers, and so has begun to serve.
-        child.show(0, 1, &mut [0; 8]).unwrap();
-        let mask = signals.iter().fold(0, |mask, signal| mask | 1 << (signal - 1));
-        let own = std::process::id() as libc::pid_t;
-        assert_eq!([handled(own) & mask, handled(child.pid) & mask], [mask, 0]);
-        drop(child);
-        signals.into_iter().zip(before).for_each(|(signal, before)| _ = to(signal, before));
+        while_handled_by(do_nothing as *const () as libc::sighandler_t, || {
+            let held_back = listed("thread-self", "SigBlk:");
+            let mut child = forked();
+            ask(&mut child).unwrap();
+            let pid = child.pid.to_string();
+            assert_eq!([listed("self", "SigCgt:"), listed(&pid, "SigCgt:")], [ALL, 0]);
+            assert_eq!([listed("thread-self", "SigBlk:"), listed(&pid, "SigBlk:")], [held_back; 2]);
+        });
+    }
+
+    thread_local! {
+        /// True while each child that this thread forks is sent a signal before it does anything.
+        static IS_INTERRUPTED: Cell<bool> = const { Cell::new(false) };
+    }
+
+    extern "C" fn interrupt() {
+        if IS_INTERRUPTED.get() {
+            // SAFETY: may be called after a fork.
+            unsafe { libc::raise(libc::SIGINT) };
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "miri has one process")]
+    fn a_signal_during_the_fork_ends_the_child_which_does_not_handle_it() {
+        while_handled_by(do_nothing as *const () as libc::sighandler_t, || {
+            // SAFETY: it does nothing in the children of other tests.
+            assert_eq!(unsafe { libc::pthread_atfork(None, None, Some(interrupt)) }, 0);
+            IS_INTERRUPTED.set(true);
+            let mut child = forked();
+            IS_INTERRUPTED.set(false);
+            assert!(ask(&mut child).is_err(), "the handler has run, and the child serves");
+        });
     }
 }
