@@ -15,7 +15,8 @@
 //! `pwrite`, `madvise` and `_exit` alone, and computes: other threads of the parent may have held any lock,
 //! that of the allocator included.
 //!
-//! Ctrl-C reaches the child as well as its parent, and ends it.
+//! Ctrl-C reaches the child as well as its parent, and ends it. A signal that the parent ignores, as `nohup`
+//! has it, the child ignores, too.
 
 #![expect(
     unsafe_code,
@@ -186,14 +187,19 @@ impl Drop for HeldBack {
     }
 }
 
-/// From now on these signals end the process. The parent's handlers would tell the parent, through pipes that
-/// the child has too, and one Ctrl-C would count twice.
+/// From now on the signals that end a process end this one, but for those that it ignores. The parent's
+/// handlers would tell the parent, through pipes that the child has too, and one Ctrl-C would count twice.
 ///
-/// REQUIRES: the signals are held back. One that comes before would still be handled.
+/// REQUIRES: the signals are held back. One that comes before would still be handled, and one that is ignored
+/// would end the child between the two calls.
 fn forget_handlers() {
     for signal in ENDING {
         // SAFETY: no handler of ours begins to run by this.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        unsafe {
+            if libc::signal(signal, libc::SIG_DFL) == libc::SIG_IGN {
+                libc::signal(signal, libc::SIG_IGN);
+            }
+        }
     }
 }
 
@@ -358,6 +364,8 @@ mod tests {
     use std::cell::Cell;
     use std::sync::{Mutex, PoisonError};
 
+    use rustix::process::{Pid, Signal, kill_process};
+
     use super::*;
 
     /// In a thread instead of a process, so that miri can look on.
@@ -432,6 +440,20 @@ mod tests {
             let pid = child.pid.to_string();
             assert_eq!([listed("self", "SigCgt:"), listed(&pid, "SigCgt:")], [ALL, 0]);
             assert_eq!([listed("thread-self", "SigBlk:"), listed(&pid, "SigBlk:")], [held_back; 2]);
+        });
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "miri has one process")]
+    fn a_child_outlives_a_signal_that_its_parent_ignores() {
+        while_handled_by(libc::SIG_IGN, || {
+            let mut child = forked();
+            ask(&mut child).unwrap();
+            assert_eq!(listed(&child.pid.to_string(), "SigIgn:"), ALL);
+            for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+                kill_process(Pid::from_raw(child.pid).unwrap(), signal).unwrap();
+            }
+            ask(&mut child).unwrap();
         });
     }
 
