@@ -10,6 +10,9 @@
 //!
 //! All other files are closed in the child: a connection that the parent closes is to be closed, and a lock
 //! file that it gives back is to be free.
+//!
+//! A terminal sends its signals to the child as well. SIGINT and SIGTERM end it, unless its parent ignores
+//! them. SIGHUP does not: a server goes on after it, and needs its checkpoint.
 
 #![expect(
     unsafe_code,
@@ -27,6 +30,8 @@ use rustix::process::{
     waitpid,
 };
 
+/// The signals that end a process that does not handle them.
+const ENDING: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 /// Bytes of memory that are asked of the system at once: a page.
 const NUMBERS_BYTES: usize = 4096;
 /// The child ends so if its work panics.
@@ -94,12 +99,15 @@ impl Child {
         work: impl FnOnce(&[AtomicU64; 8]) -> c_int,
     ) -> io::Result<Child> {
         let parent = getpid();
+        let held_back = HeldBack::begin();
         // SAFETY: the child never returns, and the caller says what it does.
         match unsafe { libc::fork() } {
             0 => {
                 // If `work` panics, nothing of the parent's is unwound.
                 let end = EndOfProcess(PANICKED);
-                let code = if prepare(parent, file) { work(numbers.get()) } else { ORPHANED };
+                let is_ready = prepare(parent, file);
+                drop(held_back);
+                let code = if is_ready { work(numbers.get()) } else { ORPHANED };
                 std::mem::forget(end);
                 drop(EndOfProcess(code));
                 unreachable!("the process has ended")
@@ -160,16 +168,59 @@ impl Drop for EndOfProcess {
     }
 }
 
+/// Until it is dropped, the signals that end a process wait in the thread that has made it. The other threads
+/// of the process handle them as before.
+struct HeldBack {
+    /// The signals that waited before.
+    before: libc::sigset_t,
+}
+
+impl HeldBack {
+    fn begin() -> HeldBack {
+        // SAFETY: numbers alone, of which zeros are a value; they are ours, and the signals exist.
+        let before = unsafe {
+            let [mut ending, mut before]: [libc::sigset_t; 2] = std::mem::zeroed();
+            libc::sigemptyset(&raw mut ending);
+            for signal in ENDING {
+                libc::sigaddset(&raw mut ending, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const ending, &raw mut before);
+            before
+        };
+        HeldBack { before }
+    }
+}
+
+impl Drop for HeldBack {
+    fn drop(&mut self) {
+        // SAFETY: what the system has given us; a null pointer means that the present ones are not wanted.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
+    }
+}
+
+/// The parent's handlers would tell the parent, through a pipe that the child has too: one SIGINT would count
+/// twice, and the second one ends a server at once. A child ends with its parent, so SIGHUP need not end it.
+///
+/// REQUIRES: the signals are held back. One that comes before would still be handled, and one that is ignored
+/// would end the child between the two calls.
+fn forget_handlers() {
+    for signal in ENDING {
+        // SAFETY: no handler of ours begins to run by this.
+        unsafe {
+            let before = libc::signal(signal, libc::SIG_DFL);
+            if before == libc::SIG_IGN || signal == libc::SIGHUP {
+                libc::signal(signal, libc::SIG_IGN);
+            }
+        }
+    }
+}
+
 /// The first steps of a child; `false` if its parent is gone.
 fn prepare(parent: Pid, file: BorrowedFd<'_>) -> bool {
     if set_parent_process_death_signal(Some(Signal::KILL)).is_err() || getppid() != Some(parent) {
         return false;
     }
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // The parent's handlers would tell the parent.
-        // SAFETY: no handler of ours begins to run by this.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-    }
+    forget_handlers();
     let file = file.as_raw_fd() as c_uint;
     for (first, last) in [(3, file.saturating_sub(1)), (file.max(2) + 1, c_uint::MAX)] {
         if first <= last {
@@ -186,8 +237,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use std::cell::Cell;
     use std::os::fd::AsFd;
     use std::sync::atomic::Ordering;
+    use std::sync::{Mutex, PoisonError};
 
     fn forked(work: impl FnOnce(&[AtomicU64; 8]) -> c_int) -> Child {
         let file = tempfile::tempfile().unwrap();
@@ -249,5 +302,65 @@ mod tests {
         let pid = child.pid;
         drop(child);
         assert_eq!(kill_process(pid, Signal::KILL), Err(rustix::io::Errno::SRCH));
+    }
+
+    extern "C" fn do_nothing(_: c_int) {}
+
+    /// Forks a child while the signals that end a process are handled so. One test at a time does.
+    fn forked_while_handled_by(
+        handler: libc::sighandler_t,
+        work: impl FnOnce(&[AtomicU64; 8]) -> c_int,
+    ) -> Child {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let to = |signal, handler| {
+            // SAFETY: the handler does nothing.
+            unsafe { libc::signal(signal, handler) }
+        };
+        let before = ENDING.map(|signal| to(signal, handler));
+        let child = forked(work);
+        ENDING.into_iter().zip(before).for_each(|(signal, before)| _ = to(signal, before));
+        child
+    }
+
+    #[test]
+    fn a_child_handles_no_signal_and_ignores_those_that_its_parent_survives() {
+        let of_parent = [do_nothing as *const () as libc::sighandler_t, libc::SIG_IGN];
+        let in_child = of_parent.map(|handler| {
+            let mut child = forked_while_handled_by(handler, |numbers| {
+                for (signal, number) in ENDING.into_iter().zip(numbers) {
+                    // SAFETY: may be called after a fork.
+                    let own = unsafe { libc::signal(signal, libc::SIG_DFL) };
+                    number.store(own as u64, Ordering::Release);
+                }
+                7
+            });
+            assert_eq!(wait(&mut child), Ended::Exit(7));
+            [0, 1, 2].map(|place| child.numbers()[place].load(Ordering::Acquire) as libc::sighandler_t)
+        });
+        let [end, ignore] = [libc::SIG_DFL, libc::SIG_IGN];
+        assert_eq!(in_child, [[end, end, ignore], [ignore; 3]]);
+    }
+
+    thread_local! {
+        /// True while each child that this thread forks is sent a signal before it does anything.
+        static IS_INTERRUPTED: Cell<bool> = const { Cell::new(false) };
+    }
+
+    extern "C" fn interrupt() {
+        if IS_INTERRUPTED.get() {
+            // SAFETY: may be called after a fork.
+            unsafe { libc::raise(libc::SIGINT) };
+        }
+    }
+
+    #[test]
+    fn a_signal_during_the_fork_ends_the_child_which_does_not_handle_it() {
+        // SAFETY: it does nothing in the children of other tests.
+        assert_eq!(unsafe { libc::pthread_atfork(None, None, Some(interrupt)) }, 0);
+        IS_INTERRUPTED.set(true);
+        let mut child = forked_while_handled_by(do_nothing as *const () as libc::sighandler_t, |_| 7);
+        IS_INTERRUPTED.set(false);
+        assert_eq!(wait(&mut child), Ended::Signal(libc::SIGINT));
     }
 }
