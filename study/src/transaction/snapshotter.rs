@@ -17,6 +17,9 @@ pub struct Snapshotter<V> {
 /// A snapshot that has been taken. It may be traversed again if that failed. If it is abandoned, which is to
 /// drop it without a complete traversal, the next one gets its changes. Dropping it may wait for transactions
 /// in progress.
+///
+/// One that is given to `std::mem::forget` never ends, so that the next one breaks the rule of one snapshot
+/// at a time: what it shows is not specified.
 pub struct Snapshot<'s, V: VirtualAlgorithm> {
     // Until this is dropped, it takes no other.
     snapshotter: &'s mut Snapshotter<V>,
