@@ -12,7 +12,7 @@
 //!                                                        |-- the difference ----|
 //! ```
 //!
-//! - One client, and rows at random. A transaction reads and writes ten of them.
+//! - One client, and rows at random, of which none comes twice. A transaction reads and writes ten of them.
 //! - "quiet" is without a snapshot. "first" is after a snapshot was taken, of which nothing was shown: each
 //!   update is the first of its row, and the row was written in the period before.
 //! - The caches are those of one core here: 48 KB, and 32 MB behind it. The simulator knows no cache between
@@ -32,7 +32,7 @@ use tarn_study::{
     PublishedPiggyback, Shape, Zigzag,
 };
 
-/// Updates of rows that are counted. The marks of 16 million rows are then all in use.
+/// Updates that are counted, each of another row. The marks of 16 million rows are then all in use.
 const UPDATES: usize = 1_000_000;
 /// Rows of a transaction.
 const ROWS: usize = 10;
@@ -103,6 +103,9 @@ fn print_all(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let rows = arguments.first().map_or("16000000", String::as_str);
     let row_bytes = arguments.get(1).map_or("64", String::as_str);
     let wanted = arguments.get(2..).unwrap_or_default();
+    if rows.parse::<usize>()? < UPDATES {
+        return Err(format!("at least {UPDATES} rows, as each is updated once").into());
+    }
     let directory = tempfile::tempdir()?;
     print!("{:<22} {:>5}", "", "");
     COLUMNS.iter().for_each(|(column, _)| print!(" {column:>13}"));
@@ -150,12 +153,18 @@ fn counts(arguments: &[&str], file: &Path) -> Result<HashMap<String, f64>, Box<d
     named.map(|(event, sum)| Ok((event.to_owned(), sum?))).collect()
 }
 
-/// Rows at random, always the same.
+/// All rows at random, each once, always in the same order: those among the numbers below a power of two,
+/// which are scattered.
 fn rows(shape: Shape) -> impl Iterator<Item = usize> {
-    let next = |chance: &u64| {
-        Some(chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407))
+    let bits = (u64::BITS - (shape.rows as u64 - 1).leading_zeros()).max(2);
+    let (largest, half) = ((1_u64 << bits) - 1, bits / 2);
+    // Both steps of a turn can be undone, so no two numbers become the same.
+    let turn = move |number: u64, odd: u64| {
+        let product = number.wrapping_mul(odd) & largest;
+        product ^ (product >> half)
     };
-    std::iter::successors(Some(1), next).map(move |chance: u64| (chance >> 33) as usize % shape.rows)
+    let scatter = move |number| turn(turn(number, 0x9e37_79b9_7f4a_7c15), 0xbf58_476d_1ce4_e5b9) as usize;
+    (0..=largest).map(scatter).filter(move |row| *row < shape.rows)
 }
 
 /// Updates of whole rows.
@@ -203,4 +212,21 @@ fn transactions<V: VirtualAlgorithm>(work: &Work) -> Result<(), TransactionError
     }
     std::mem::forget(snapshot);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_comes_once_and_not_in_order() {
+        for count in [1, 2, 3, 4, 1000, 1024, 1025] {
+            let shape = Shape::new(count, 64).expect("it has rows");
+            let mut all: Vec<usize> = rows(shape).collect();
+            let next = all.windows(2).filter(|pair| pair[1] == pair[0] + 1).count();
+            assert!(count < 1000 || next < count / 50, "{next} of {count}");
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..count), "{count}");
+        }
+    }
 }
