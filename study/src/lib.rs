@@ -50,14 +50,15 @@
 //! | [`PingPong`] | swaps two pointers | twice | 3 | what has changed |
 //! | [`Hourglass`] | swaps two pointers | as Zigzag | 2 | what has changed |
 //! | [`Piggyback`] | swaps two pointers | as Zigzag | 2 | all rows |
+//! | [`PublishedCopyOnUpdate`] | clears a bit a row | locks the row; the first copies it | 2 | all rows |
 //! | [`PublishedHourglass`] | swaps two pointers | as Zigzag, and two bits | 2 | what has changed |
 //! | [`WriteProtection`] | protects all pages | the first to a page waits for its copy | 2 | all rows |
 //! | [`AsyncWriteProtection`] | copies the written pages | in place; the kernel notes the page | 2 | what has
 //! changed |
 //! | [`PublishedPiggyback`] | swaps two pointers | as Zigzag, and a tag | 2 | all rows |
 //!
-//! The two published forms are those of the study, with the departures that their files name; Hourglass and
-//! Piggyback improve on them.
+//! The three published forms are those of the study, with the departures that their files name;
+//! Copy-on-Update, Hourglass and Piggyback improve on them.
 //!
 //! "What has changed" is what was written since the snapshot before; the first one shows all rows. If a
 //! snapshot is abandoned, which is to drop it without a complete traversal, the next one gets its changes.
@@ -139,7 +140,7 @@ pub use piggyback::Piggyback;
 pub use ping_pong::PingPong;
 #[cfg(not(loom))]
 pub use protection::{AsyncWriteProtection, WriteProtection};
-pub use published::{PublishedHourglass, PublishedPiggyback};
+pub use published::{PublishedCopyOnUpdate, PublishedHourglass, PublishedPiggyback};
 pub use records::{Kept, RecordBatch, RecordScan, Records};
 pub use shape::Shape;
 pub use zigzag::Zigzag;

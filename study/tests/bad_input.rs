@@ -8,7 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tarn_study::vls::{self, StoreError};
 use tarn_study::{
     Algorithm, Array, AsyncWriteProtection, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong,
-    PublishedHourglass, PublishedPiggyback, ReturningFork, Shape, SnapshotError, WriteProtection, Zigzag,
+    PublishedCopyOnUpdate, PublishedHourglass, PublishedPiggyback, ReturningFork, Shape, SnapshotError,
+    WriteProtection, Zigzag,
 };
 
 #[test]
@@ -44,6 +45,7 @@ fn rows_beyond_memory_are_refused() {
         refuses::<PingPong>(rows);
         refuses::<Hourglass>(rows);
         refuses::<Piggyback>(rows);
+        refuses::<PublishedCopyOnUpdate>(rows);
         refuses::<PublishedHourglass>(rows);
         refuses::<PublishedPiggyback>(rows);
         refuses::<WriteProtection>(rows);
@@ -119,6 +121,7 @@ fn a_panic_spoils_no_later_snapshot() {
     panics::<PingPong>();
     panics::<Hourglass>();
     panics::<Piggyback>();
+    panics::<PublishedCopyOnUpdate>();
     panics::<PublishedHourglass>();
     panics::<PublishedPiggyback>();
     panics::<WriteProtection>();

@@ -11,8 +11,8 @@ use rand::{Rng, SeedableRng};
 use tarn_study::checkpoint::{CheckpointDir, CheckpointError, CheckpointReader};
 use tarn_study::{
     Algorithm, Array, AsyncWriteProtection, Client, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback,
-    PingPong, PublishedHourglass, PublishedPiggyback, ReturningFork, Shape, SnapshotError, WriteProtection,
-    Zigzag,
+    PingPong, PublishedCopyOnUpdate, PublishedHourglass, PublishedPiggyback, ReturningFork, Shape,
+    SnapshotError, WriteProtection, Zigzag,
 };
 
 /// All rows of a checkpoint.
@@ -110,6 +110,7 @@ checkpoints! {
     checkpoints_of_ping_pong_are_the_array_at_the_cut: PingPong,
     checkpoints_of_hourglass_are_the_array_at_the_cut: Hourglass,
     checkpoints_of_piggyback_are_the_array_at_the_cut: Piggyback,
+    checkpoints_of_published_copy_on_update_are_the_array_at_the_cut: PublishedCopyOnUpdate,
     checkpoints_of_published_hourglass_are_the_array_at_the_cut: PublishedHourglass,
     checkpoints_of_published_piggyback_are_the_array_at_the_cut: PublishedPiggyback,
     checkpoints_of_write_protection_are_the_array_at_the_cut: WriteProtection,
@@ -159,6 +160,7 @@ fn what_was_traversed_is_in_the_next_checkpoint_or_that_is_refused() {
     traversed::<PingPong>();
     traversed::<Hourglass>();
     traversed::<Piggyback>();
+    traversed::<PublishedCopyOnUpdate>();
     traversed::<PublishedHourglass>();
     traversed::<PublishedPiggyback>();
     traversed::<WriteProtection>();

@@ -19,7 +19,8 @@ use tarn_study::transaction::{
 };
 use tarn_study::{
     Algorithm, Array, AsyncWriteProtection, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong,
-    PublishedHourglass, PublishedPiggyback, ReturningFork, Shape, SnapshotError, WriteProtection, Zigzag,
+    PublishedCopyOnUpdate, PublishedHourglass, PublishedPiggyback, ReturningFork, Shape, SnapshotError,
+    WriteProtection, Zigzag,
 };
 
 /// The number of failures of each kind. Each needs about [`ROWS`] times [`ROW_BYTES`].
@@ -189,6 +190,7 @@ fn snapshots_that_fail_leave_nothing_behind() {
     of_array::<PingPong>();
     of_array::<Hourglass>();
     of_array::<Piggyback>();
+    of_array::<PublishedCopyOnUpdate>();
     of_array::<PublishedHourglass>();
     of_array::<PublishedPiggyback>();
     of_array::<WriteProtection>();

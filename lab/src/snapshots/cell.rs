@@ -29,6 +29,8 @@ named! {
         Hourglass = "HG" | "hg",
         /// Piggyback.
         Piggyback = "PB" | "pb",
+        /// Copy-on-Update as published, which locks the row for each write and reads in place.
+        PublishedCopyOnUpdate = "COU-locks" | "cou-locks",
         /// Hourglass as published, with bits.
         PublishedHourglass = "HG-bits" | "hg-bits",
         /// Piggyback as published, with 2-bit tags.
@@ -57,7 +59,8 @@ impl Algorithm {
     pub const PHYSICAL: [Algorithm; 7] = *Algorithm::ALL.first_chunk().expect("they come first");
 
     /// Others that take snapshots of such clients, which the study has not measured as they are here.
-    pub const OTHERS: [Algorithm; 5] = [
+    pub const OTHERS: [Algorithm; 6] = [
+        Algorithm::PublishedCopyOnUpdate,
         Algorithm::PublishedHourglass,
         Algorithm::PublishedPiggyback,
         Algorithm::WriteProtection,

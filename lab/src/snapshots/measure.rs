@@ -2,8 +2,8 @@
 
 use tarn_study::transaction::{Calc, Cpr, PartialCalc, VirtualHourglass, VirtualPiggyback};
 use tarn_study::{
-    AsyncWriteProtection, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, PublishedHourglass,
-    PublishedPiggyback, ReturningFork, Shape, SnapshotError, WriteProtection, Zigzag,
+    AsyncWriteProtection, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, PublishedCopyOnUpdate,
+    PublishedHourglass, PublishedPiggyback, ReturningFork, Shape, SnapshotError, WriteProtection, Zigzag,
 };
 
 use super::cell::{Algorithm, Cell, Figures, Place, Task};
@@ -37,6 +37,7 @@ fn measure(cell: &Cell, place: &Place) -> Result<Figures> {
         (_, Algorithm::PingPong) => measure_physical::<PingPong>(cell, place),
         (_, Algorithm::Hourglass) => measure_physical::<Hourglass>(cell, place),
         (_, Algorithm::Piggyback) => measure_physical::<Piggyback>(cell, place),
+        (_, Algorithm::PublishedCopyOnUpdate) => measure_physical::<PublishedCopyOnUpdate>(cell, place),
         (_, Algorithm::PublishedHourglass) => measure_physical::<PublishedHourglass>(cell, place),
         (_, Algorithm::PublishedPiggyback) => measure_physical::<PublishedPiggyback>(cell, place),
         (_, Algorithm::WriteProtection) => measure_physical::<WriteProtection>(cell, place),

@@ -13,9 +13,9 @@ use loom::thread;
 
 use super::mutant::{Faithful, Mutated, rejects};
 use crate::{
-    Algorithm, Array, Client, CopyOnUpdate, Hourglass, Naive, Piggyback, PingPong, PublishedHourglass,
-    PublishedPiggyback, Shape, SnapshotError, Zigzag, copy_on_update, hourglass, piggyback, published,
-    zigzag,
+    Algorithm, Array, Client, CopyOnUpdate, Hourglass, Naive, Piggyback, PingPong, PublishedCopyOnUpdate,
+    PublishedHourglass, PublishedPiggyback, Shape, SnapshotError, Zigzag, copy_on_update, hourglass,
+    piggyback, published, zigzag,
 };
 
 const ROWS: usize = 2;
@@ -115,6 +115,7 @@ models! {
     ping_pong_holds_in_every_order: PingPong,
     hourglass_holds_in_every_order: Hourglass,
     piggyback_holds_in_every_order: Piggyback,
+    published_copy_on_update_holds_in_every_order: PublishedCopyOnUpdate,
     published_hourglass_holds_in_every_order: PublishedHourglass,
     published_piggyback_holds_in_every_order: PublishedPiggyback,
     a_mutant_that_does_nothing_otherwise_holds: Mutated<Faithful<Hourglass>>,
@@ -138,6 +139,11 @@ rejected! {
     hourglass_that_writes_a_field_alone_is_rejected: hourglass::mutants::WritesAFieldAlone,
     piggyback_that_clears_before_it_copies_is_rejected: piggyback::mutants::ClearsBeforeItCopies,
     piggyback_that_leaves_out_its_pass_is_rejected: piggyback::mutants::LeavesOutItsPass,
+    published_copy_on_update_that_traverses_without_locks_is_rejected:
+        published::copy_on_update_mutants::TraversesWithoutLocks,
+    published_copy_on_update_that_writes_without_the_lock_is_rejected:
+        published::copy_on_update_mutants::WritesWithoutTheLock,
+    published_copy_on_update_that_copies_again_is_rejected: published::copy_on_update_mutants::CopiesAgain,
     published_hourglass_that_writes_a_field_alone_is_rejected:
         published::hourglass_mutants::WritesAFieldAlone,
     published_piggyback_that_clears_before_it_copies_is_rejected:

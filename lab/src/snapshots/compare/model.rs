@@ -53,6 +53,11 @@ pub(crate) fn lines(algorithm: Algorithm, row_bytes: usize) -> Option<Lines> {
             let what = "the row in one of two copies, a mark; while the pass runs: another mark";
             lines(row + 2, row + 1, 1, what)
         }
+        // published/copy_on_update.rs: `change` locks, tests the bit, copies the row; then the row is stored.
+        Algorithm::PublishedCopyOnUpdate => {
+            let what = "the row, its lock, its bit; first: read before it is written, a copy aside";
+            lines(2 * row + 2, row + 2, row + 2, what)
+        }
         // published/hourglass.rs: `change` reads the words of two bits, to store them.
         Algorithm::PublishedHourglass => lines(row + 2, row + 2, 2, "the row in one of two copies, two bits"),
         // published/piggyback.rs: `change` changes the word of a tag by compare-and-swap.
