@@ -76,12 +76,6 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// Memory of its own.
-    pub(super) fn of(bytes: Vec<u8>) -> Chunk {
-        let range = 0..bytes.len();
-        Chunk { buffer: Some(Arc::new(Buffer { bytes, home: None, _share: None })), range }
-    }
-
     /// Bytes that were made of others, with what they have of an allowance.
     pub(super) fn made(bytes: Vec<u8>, share: Share) -> Chunk {
         let range = 0..bytes.len();

@@ -9,7 +9,8 @@
 //! Pieces of a file end where they like, blocks too: the part of a block that a piece has at its end is
 //! copied before the piece that follows, so a chunk always begins with what has not been looked at yet. There
 //! are so many buffers and no more; a buffer comes back when the last block in it has been replayed, or
-//! decompressed, and the reading waits for that.
+//! decompressed, and the reading waits for that. A block that fits no buffer gets memory of its own. All of
+//! that together is as much as the buffers have, or one such block, and the reading waits for it, too.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use crate::io::{Disk, DiskError, DiskFile, DiskResult, SCAN_ALIGN_BYTES};
 
-use crate::log::chunk::{Buffer, Chunk};
+use crate::log::chunk::{Allowance, Buffer, Chunk};
 use crate::log::file::FileHeader;
 use crate::log::sizes::Sizes;
 
@@ -30,6 +31,9 @@ pub(in crate::log) const BUFFERS: usize = 5;
 pub(in crate::log) const FAILURES_MAX: usize = 16;
 /// Pieces that wait to be looked at, at most.
 const PIECES_AHEAD: usize = 2;
+
+// Pieces that nobody looks at stay in their channel as long as there is a sender, who may wait for a buffer.
+const _: () = assert!(PIECES_AHEAD < BUFFERS, "a reading that was given up gets a buffer, and ends");
 
 /// A file to read.
 #[derive(Clone, Debug)]
@@ -61,6 +65,8 @@ pub(in crate::log) struct Ahead {
     file_ended: bool,
     /// The ranges that could not be read, of the pieces that have been taken.
     unread: Vec<(u64, DiskError)>,
+    /// For what fits no buffer.
+    allowance: Allowance,
 }
 
 impl Ahead {
@@ -83,14 +89,15 @@ impl Ahead {
                 }
             })
             .expect("the system has room for a thread at the start");
-        Ahead { pieces, file_ended: true, unread: Vec::new() }
+        let allowance = Allowance::new(BUFFERS * sizes.piece_bytes);
+        Ahead { pieces, file_ended: true, unread: Vec::new(), allowance }
     }
 
     /// The front of the next file.
     pub(in crate::log) fn next_file(&mut self) -> DiskResult<Chunk> {
         debug_assert!(self.file_ended, "a file is read to its end");
         self.file_ended = false;
-        self.more(&Chunk::default(), 1)
+        self.more(Chunk::default(), 1)
     }
 
     /// Where the disk gave nothing of what has been given since this was called last: zeros stand there.
@@ -105,24 +112,29 @@ impl Ahead {
 
     /// Goes on behind `rest`: a chunk that begins with the same bytes and has at least `wanted`, or all that
     /// the file still has.
-    pub(in crate::log) fn more(&mut self, rest: &Chunk, wanted: usize) -> DiskResult<Chunk> {
-        let Some(mut piece) = self.next_piece()? else { return Ok(rest.clone()) };
+    ///
+    /// REQUIRES: other parts of earlier chunks are dropped, some time, by threads that do not wait for this.
+    pub(in crate::log) fn more(&mut self, rest: Chunk, wanted: usize) -> DiskResult<Chunk> {
+        let Some(mut piece) = self.next_piece()? else { return Ok(rest) };
         let have = rest.len() + piece.range.len();
         if rest.len() <= piece.range.start && (have >= wanted || self.file_ended) {
             let range = piece.range.start - rest.len()..piece.range.end;
-            piece.buffer.bytes[range.start..piece.range.start].copy_from_slice(rest);
+            piece.buffer.bytes[range.start..piece.range.start].copy_from_slice(&rest);
             return Ok(Chunk { buffer: Some(Arc::new(piece.buffer)), range });
         }
-        // A block that is larger than a piece, or nearly.
-        let mut bytes = Vec::with_capacity(wanted.max(have));
-        bytes.extend_from_slice(rest);
+        // A block that is larger than a piece, or nearly. What is left of an earlier one may have a share.
+        let mut bytes = rest.to_vec();
+        drop(rest);
+        let share = self.allowance.take(wanted.max(have));
+        bytes.reserve_exact(wanted.max(have) - bytes.len());
         bytes.extend_from_slice(&piece.buffer.bytes[piece.range]);
+        drop(piece.buffer);
         while bytes.len() < wanted
             && let Some(piece) = self.next_piece()?
         {
             bytes.extend_from_slice(&piece.buffer.bytes[piece.range.clone()]);
         }
-        Ok(Chunk::of(bytes))
+        Ok(Chunk::made(bytes, share))
     }
 
     fn next_piece(&mut self) -> DiskResult<Option<Piece>> {
@@ -283,7 +295,7 @@ mod tests {
             if ahead.file_ended() {
                 break;
             }
-            chunk = ahead.more(&chunk.part(chunk.len()..chunk.len()), 1).unwrap();
+            chunk = ahead.more(chunk.part(chunk.len()..chunk.len()), 1).unwrap();
         }
         assert_eq!((offset, &unread[..]), (contents.len(), &bad[..]));
     }
@@ -314,8 +326,12 @@ mod tests {
                         break;
                     }
                     let rest = chunk.part(at..chunk.len());
+                    drop(std::mem::take(&mut chunk));
                     let wanted = rest.len() + rng.random_range(1..2 * Sizes::SMALL.piece_bytes);
-                    chunk = ahead.more(&rest, wanted).unwrap();
+                    // Memory of its own is waited for, and never written over.
+                    let is_pooled = |buffer: &Buffer| buffer.home.is_some();
+                    kept.retain(|(_, part): &(usize, Chunk)| part.buffer.as_deref().is_some_and(is_pooled));
+                    chunk = ahead.more(rest, wanted).unwrap();
                     assert!(chunk.len() >= wanted || ahead.file_ended(), "seed {seed}, offset {offset}");
                     // A few are kept longer, as blocks on their way are.
                     kept.drain(..kept.len().saturating_sub(2));

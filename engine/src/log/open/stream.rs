@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::ahead::{Ahead, BUFFERS, StreamFile};
 use crate::io::{Disk, DiskError};
@@ -20,9 +20,6 @@ use crate::log::error::{Damage, OpenError};
 use crate::log::format::{BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES};
 use crate::log::packed::{Body, NOT_AS_PACKED, raw_length};
 use crate::log::sizes::Sizes;
-
-/// Messages that wait to be merged, at most. They hold buffers, which bound them better.
-const MESSAGES_AHEAD: usize = 8;
 
 /// An item of a file, in order.
 #[derive(Debug)]
@@ -85,7 +82,9 @@ pub(in crate::log) fn read_ahead(
     bytes_read: Arc<AtomicU64>,
     sizes: Sizes,
 ) -> Receiver<Message> {
-    let (sender, receiver) = bounded(MESSAGES_AHEAD);
+    // Messages hold buffers or a part of an allowance, which bound them. A bounded channel would keep those
+    // that nobody has received until the sender is gone, too; and the sender may wait for the memory in them.
+    let (sender, receiver) = unbounded();
     let mut ahead = Ahead::start(disk, files.clone(), sizes);
     std::thread::Builder::new()
         .name("tarn-log-check".to_string())
@@ -111,7 +110,7 @@ fn read_file(
     sender: &Sender<Message>,
 ) -> bool {
     let (found, unread) = (Vec::new(), VecDeque::new());
-    let mut scan = Scan { file, offset: 0, fault: None, found, unread, allowance, sender };
+    let mut scan = Scan { file, offset: 0, fault: None, found, unread, allowance, sender, is_heard: true };
     match scan.file(ahead, bytes_read) {
         Ok(heard) => heard,
         Err(error) => {
@@ -132,6 +131,8 @@ struct Scan<'a> {
     unread: VecDeque<(u64, DiskError)>,
     allowance: &'a mut Allowance,
     sender: &'a Sender<Message>,
+    /// Whether somebody listens, as far as it is known.
+    is_heard: bool,
 }
 
 impl Scan<'_> {
@@ -141,6 +142,9 @@ impl Scan<'_> {
         let mut at = FILE_HEADER_BYTES.min(chunk.len());
         loop {
             let wanted = self.chunk(&chunk, &mut at, ahead.file_ended())?;
+            if !self.is_heard {
+                return Ok(false);
+            }
             self.unread.extend(ahead.take_unread());
             if ahead.file_ended() && at == chunk.len() {
                 self.end_fault();
@@ -154,21 +158,26 @@ impl Scan<'_> {
                 return Ok(false);
             }
             self.offset += at as u64;
-            chunk = ahead.more(&chunk.part(at..chunk.len()), wanted)?;
-            at = 0;
+            // Nothing of the chunk is held here but what has not been looked at: that waits for memory.
+            let rest = chunk.part(at..chunk.len());
+            drop(std::mem::take(&mut chunk));
+            (chunk, at) = (ahead.more(rest, wanted)?, 0);
         }
     }
 
     /// Sends what was found; says whether anybody still listens.
     fn deliver(&mut self) -> bool {
         let found = std::mem::take(&mut self.found);
-        found.is_empty() || self.sender.send(Ok(Some(found))).is_ok()
+        if !found.is_empty() {
+            self.is_heard = self.sender.send(Ok(Some(found))).is_ok();
+        }
+        self.is_heard
     }
 
     /// Takes from `chunk` all blocks that it holds whole, from `at` on. Moves `at` to what cannot be decided
-    /// yet and says how many bytes that needs. At the end of the file all is decided.
+    /// yet and says how many bytes that needs. At the end of the file all is decided, unless nobody listens.
     fn chunk(&mut self, chunk: &Chunk, at: &mut usize, file_ended: bool) -> Result<usize, OpenError> {
-        while *at < chunk.len() {
+        while *at < chunk.len() && self.is_heard {
             let rest = chunk.len() - *at;
             if rest < BLOCK_HEADER_BYTES && !file_ended {
                 break;
@@ -239,10 +248,10 @@ impl Scan<'_> {
         }
         let packed = Body::of(&body)?;
         if !self.allowance.has(packed.raw) {
-            // Memory comes back when this is replayed.
+            // Memory comes back when this is replayed, or when the receiver is dropped, and all that it has
+            // not received with it.
             self.end_fault();
             self.place_unread(offset);
-            // If nobody listens any more, all that was sent is gone, and its memory back.
             self.deliver();
         }
         let share = self.allowance.take(packed.raw);

@@ -5,7 +5,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -13,7 +15,7 @@ use rand::{Rng, SeedableRng};
 use super::flusher::Flight;
 use super::pipeline::{Pipeline, Taken};
 use super::rescue::Rescue;
-use crate::io::{Crash, Disk, Fault, SimDisk, SimOptions};
+use crate::io::{Crash, Disk, Fault, SimDisk, SimOptions, Tap, TappedDisk};
 use crate::log::block::{BlockHeader, padded_length, seal};
 use crate::log::file::FileHeader;
 use crate::log::format::{
@@ -22,7 +24,7 @@ use crate::log::format::{
 use crate::log::handle::begin;
 use crate::log::open::ahead::{BUFFERS, StreamFile};
 use crate::log::open::reader::Reader;
-use crate::log::open::stream::{Found, read_ahead};
+use crate::log::open::stream::{Found, Message, read_ahead};
 use crate::log::packed::{Body, Packed, RAW_BYTES_MAX};
 use crate::log::{
     Appender, CompactionError, Compression, Group, Keeper, LogError, LogOptions, OpenError, Sizes, SyncMode,
@@ -512,6 +514,77 @@ fn a_block_that_is_compressed_takes_little_more_memory_than_it_has() {
     assert!(packed.bytes.capacity() < 115_000, "{} bytes", packed.bytes.capacity());
 }
 
+/// Starts to read the first `bytes` bytes of the log's file.
+fn read_file(disk: Arc<dyn Disk>, bytes: u64) -> Receiver<Message> {
+    let (path, file) = (Arc::new(FILE.into()), disk.open(Path::new(FILE)).unwrap());
+    let header = FileHeader::read(Path::new(FILE), &*file).unwrap();
+    let file = StreamFile { path, file, header, index: 0, bytes, sequence_limit: u64::MAX };
+    read_ahead(disk, vec![file], Arc::default(), Sizes::SMALL)
+}
+
+/// Is there as long as a thread has the disk.
+#[derive(Debug)]
+struct Used {
+    _by: Sender<()>,
+}
+
+impl Tap for Used {}
+
+#[test]
+fn a_reading_that_is_given_up_while_its_threads_wait_for_memory_ends() {
+    // One of them waits until what was decompressed is replayed, or both until buffers come back, or one
+    // until a block that fits no buffer is replayed.
+    let long = 3 * Sizes::SMALL.piece_bytes;
+    for (kind, length, ahead) in
+        [(Compression::Lz4, 2_000, 1), (Compression::No, 2_000, BUFFERS), (Compression::No, long, 1)]
+    {
+        let disk = SimDisk::new(1, SimOptions::default());
+        let (pipeline, _) = open(&disk, SyncMode::No).unwrap();
+        pipeline.set_compression(kind);
+        let count = 400_000 / length as u64;
+        (1..=count).for_each(|number| {
+            pipeline.write_alone(take_value(&pipeline, number, vec![b'x'; length]));
+        });
+        let (at, last) = *blocks_of(&disk).last().unwrap();
+        let (by, used) = crossbeam_channel::unbounded();
+        let tapped = TappedDisk::new(Arc::new(disk.clone()), Arc::new(Used { _by: by }));
+        let messages = read_file(Arc::new(tapped), at as u64 + last.length);
+        for _ in 0..10_000 {
+            if messages.len() >= ahead {
+                break;
+            }
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
+        assert!(messages.len() >= ahead, "{kind:?}: {} messages are ahead", messages.len());
+        drop(messages);
+        let ended = used.recv_timeout(Duration::from_secs(60));
+        assert_eq!(ended, Err(RecvTimeoutError::Disconnected), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_start_has_no_more_long_blocks_ahead_than_it_may() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let (pipeline, _) = open(&disk, SyncMode::No).unwrap();
+    pipeline.set_compression(Compression::No);
+    let (may, count) = (BUFFERS * Sizes::SMALL.piece_bytes, 30);
+    // They fit no buffer, and one of them is more than all.
+    let length = |number| if number == 20 { 2 * may } else { 2 * Sizes::SMALL.piece_bytes };
+    for number in 1..=count {
+        pipeline.write_alone(take_value(&pipeline, number, vec![b'x'; length(number)]));
+    }
+    let (at, last) = *blocks_of(&disk).last().unwrap();
+    let messages = read_file(Arc::new(disk), at as u64 + last.length);
+    let mut blocks = 0;
+    while let Some(found) = messages.recv().unwrap().unwrap() {
+        // Held for long enough that all that may is read meanwhile.
+        (0..20).for_each(|_| std::thread::park_timeout(Duration::from_millis(1)));
+        assert!(messages.len() <= BUFFERS / 2, "{} messages are ahead", messages.len());
+        blocks += found.len();
+    }
+    assert_eq!(blocks, count as usize);
+}
+
 #[test]
 fn a_start_has_no_more_decompressed_than_it_may() {
     let disk = SimDisk::new(1, SimOptions::default());
@@ -527,10 +600,7 @@ fn a_start_has_no_more_decompressed_than_it_may() {
     let (at, last) = *blocks_of(&disk).last().unwrap();
     let bytes = at as u64 + last.length;
     assert!(bytes < 10 * Sizes::SMALL.piece_bytes as u64 && written > 10 * may, "{bytes} of {written} bytes");
-    let (path, file) = (Arc::new(FILE.into()), disk.open(Path::new(FILE)).unwrap());
-    let header = FileHeader::read(Path::new(FILE), &*file).unwrap();
-    let file = StreamFile { path, file, header, index: 0, bytes, sequence_limit: u64::MAX };
-    let messages = read_ahead(Arc::new(disk.clone()), vec![file], Arc::default(), Sizes::SMALL);
+    let messages = read_file(Arc::new(disk), bytes);
     let (mut blocks, mut longer) = (0, 0);
     while let Some(found) = messages.recv().unwrap().unwrap() {
         let lengths = found.iter().map(|found| match found {
