@@ -52,7 +52,8 @@ pub struct CompactionStatus {
     pub live_bytes: u64,
     /// The same by directory of the log: files, bytes, live bytes.
     pub directories: Vec<(usize, u64, u64)>,
-    /// Why the newest of those that were given up was, and when, be it that others went well since.
+    /// Why the newest of those that were given up was, and when, be it that others went well since. Or why
+    /// one left its file compressed although the log is not to be.
     pub last_error: Option<(UnixMs, String)>,
     /// Memory that knowing which records are obsolete takes.
     pub validity_bytes: usize,

@@ -293,6 +293,9 @@ impl Compactor {
                 status.bytes_read += compacted.bytes_before;
                 status.bytes_written += compacted.bytes_after;
                 status.error = None;
+                if let Some(lack) = compacted.lack {
+                    status.last_error = Some((store.now(), lack));
+                }
                 plan.note_done(&files);
                 state.damaged.forget(&files);
                 state.look_at_damage();

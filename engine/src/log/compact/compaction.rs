@@ -17,8 +17,9 @@
 //! - Damage is passed over where a checkpoint has all records that were there, which the header says then
 //!   (`needed`): see `covered`. Else the file is left as it is, and the error says up to where a checkpoint
 //!   must have all. What the disk does not give is damage when a second attempt meets it, too.
-//! - A copy that is not compressed may be longer than the files that it takes the place of, if those were. It
-//!   is not begun where there is no room for it: those who append would find the disk full.
+//! - A copy that is not compressed may be longer than the files that it takes the place of, if those were.
+//!   Where there is no room for that it is compressed, whatever the setting: those who append would find the
+//!   disk full, be it because of the copy or of what is obsolete and stays.
 //! - Blocks of which nothing is left in any directory are told of by one file: see `voids`.
 //! - Killed at any call, either the old files count or the new one: a start removes what is unfinished, and
 //!   what a compacted file stands for.
@@ -26,12 +27,11 @@
 //! paper: vtc §3.3; `docs/design/0015`.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::blocks::{Blocks, not_understood};
-use crate::io::{Disk, DiskError, DiskResult, Outgoing};
+use crate::io::{Disk, DiskResult, OnOneLine, Outgoing};
 use crate::log::closed::{ClosedFile, Contents, places_of};
 use crate::log::condensed::{Condenser, Part, Sealed, Table};
 use crate::log::error::{CompactionError, Damage, LogError};
@@ -60,6 +60,8 @@ pub struct Compacted {
     pub records_after: u64,
     /// Damage that was passed over, as a checkpoint has what was there.
     pub damage: Vec<Damage>,
+    /// Why the file is compressed although the log is not to be: there was no room for more.
+    pub lack: Option<String>,
 }
 
 /// The questions that a compaction asks while it works.
@@ -112,10 +114,9 @@ impl Appender {
         let (disk, closer) = (&**self.disk(), &self.pipeline.closer);
         let directory = path.parent().expect("a file is in a directory");
         self.remove_obsolete();
-        let compression = self.pipeline.compression();
-        self.have_room(files, compression, directory)?;
+        let (compression, lack) = self.fitting_compression(files, directory);
         let outcome = self.condense(files, timestamp, checkpoint, compression, keeper);
-        let (mut file, compacted, told) = match outcome {
+        let (mut file, mut compacted, told) = match outcome {
             Ok(copied) => copied,
             Err(error) => {
                 // It may not even exist; the next opening of the log removes what is left.
@@ -155,17 +156,15 @@ impl Appender {
         let others = others.iter().map(|file| (file.directory(), file.path.clone()));
         self.pipeline.obsolete.lock().extend(others);
         self.remove_obsolete();
+        compacted.lack = lack;
         Ok(compacted)
     }
 
-    /// Has the space of files that are gone come back if there is little. Refuses what may need more than the
-    /// files have unless there is room for it, and for one more file of those who append.
-    fn have_room(
-        &self,
-        files: &[ClosedFile],
-        compression: Compression,
-        directory: &Path,
-    ) -> Result<(), DiskError> {
+    /// The compression of the copy of some files: as the log is to have, unless the copy may then need more
+    /// than they have, and there is no room for that, and for one more file of those who append; and a
+    /// message that says so. Has the space of files that are gone come back if there is little.
+    fn fitting_compression(&self, files: &[ClosedFile], directory: &Path) -> (Compression, Option<String>) {
+        let compression = self.pipeline.compression();
         let (disk, closer) = (&**self.disk(), &self.pipeline.closer);
         let free = || disk.bytes_free(directory).unwrap_or(u64::MAX);
         let bytes: u64 = files.iter().map(ClosedFile::bytes).sum();
@@ -177,13 +176,14 @@ impl Appender {
         }
         let free = free();
         if !grows || free >= wanted {
-            return Ok(());
+            return (compression, None);
         }
         let lack = format!(
-            "the copy is not compressed any more and needs {wanted} bytes, {free} are free: make room, or \
-             set log-compression to lz4"
+            "a file in {} stays compressed, as it and the next one would need {wanted} bytes and {free} are \
+             free: make room, or set log-compression to lz4",
+            OnOneLine(directory)
         );
-        Err(DiskError::new("compact in", directory, io::Error::new(io::ErrorKind::StorageFull, lack)))
+        (Compression::Lz4, Some(lack))
     }
 
     /// Removes the files that compacted ones stand for. Those that the disk does not remove are tried again

@@ -33,14 +33,15 @@ use crate::record::{Change, Lsn, Write};
 
 const FILE: &str = "/a/0000000001.tarnlog";
 
-/// Needs every record. A checkpoint has all up to `covered`.
+/// Needs every record behind `obsolete`. A checkpoint has all up to `covered`.
 #[derive(Default)]
-struct NeedsAll {
+struct Needs {
+    obsolete: Lsn,
     covered: Lsn,
     moved: u64,
 }
 
-impl Keeper for NeedsAll {
+impl Keeper for Needs {
     fn settle(&mut self, _: &Appender, _: Lsn) -> Result<(), LogError> {
         Ok(())
     }
@@ -49,8 +50,8 @@ impl Keeper for NeedsAll {
         self.covered
     }
 
-    fn needs(&mut self, _: Lsn, _: &Write<'_>) -> bool {
-        true
+    fn needs(&mut self, lsn: Lsn, _: &Write<'_>) -> bool {
+        lsn > self.obsolete
     }
 
     fn moved(&mut self, bytes: u64) -> bool {
@@ -266,7 +267,7 @@ fn compaction_compresses_what_was_not_and_the_reverse() {
     for kind in [Compression::Lz4, Compression::No, Compression::Lz4] {
         pipeline.set_compression(kind);
         let files = log.closed_files();
-        let mut keeper = NeedsAll::default();
+        let mut keeper = Needs::default();
         let compacted = log.compact(&files, Lsn(3), Lsn::ZERO, &mut keeper).unwrap();
         let found = blocks_of(&disk);
         assert!(
@@ -289,38 +290,44 @@ fn compaction_compresses_what_was_not_and_the_reverse() {
 }
 
 #[test]
-fn a_copy_that_is_compressed_no_more_is_not_begun_without_room_for_it() {
+fn a_copy_stays_compressed_without_room_for_more_and_what_is_obsolete_goes() {
     let disk = SimDisk::new(1, SimOptions::default());
     let (pipeline, _) = open(&disk, SyncMode::No).unwrap();
     let count = 100;
     (1..=count).for_each(|number| pipeline.write_alone(take(&pipeline, number)));
     pipeline.leave_all_files();
     let log = Appender { pipeline: pipeline.clone() };
-    let files = log.closed_files();
-    let (bytes, raw) = (files[0].bytes(), files[0].raw_bytes());
+    let lengths = || (log.closed_files()[0].bytes(), log.closed_files()[0].raw_bytes());
+    let (bytes, raw) = lengths();
     assert!(bytes < raw / 5, "{bytes} of {raw}");
-    disk.set_options(SimOptions { capacity_bytes: Some(u64::MAX), ..SimOptions::default() });
-    let used = u64::MAX - disk.bytes_free(Path::new("/a")).unwrap();
-    let with_room = |free: u64, kind: Compression| {
-        let capacity_bytes = Some(used + free);
-        disk.set_options(SimOptions { capacity_bytes, ..SimOptions::default() });
+    let with_room = |free: u64, kind: Compression, obsolete: Lsn| {
+        let with = |capacity| SimOptions { capacity_bytes: Some(capacity), ..SimOptions::default() };
+        disk.set_options(with(u64::MAX));
+        let used = u64::MAX - disk.bytes_free(Path::new("/a")).unwrap();
+        disk.set_options(with(used + free));
         pipeline.set_compression(kind);
-        log.compact(&log.closed_files(), Lsn(count), Lsn::ZERO, &mut NeedsAll::default())
+        let mut keeper = Needs { obsolete, ..Needs::default() };
+        log.compact(&log.closed_files(), Lsn(count), Lsn::ZERO, &mut keeper).unwrap()
     };
-    // So much that those who append would find the disk full.
-    for free in [bytes, raw, raw + (1 << 20) - 1] {
-        match with_room(free, Compression::No) {
-            Err(CompactionError::Disk(error)) => {
-                assert!(error.is_full() && error.to_string().contains("log-compression"), "{error}");
-            }
-            outcome => panic!("{free} bytes are free: {outcome:?}"),
-        }
-        assert_eq!(log.closed_files(), files);
+    let are_packed = || blocks_of(&disk).iter().all(|(_, header)| header.flags & BLOCK_LZ4 != 0);
+    // Not even so much that those who append would find the disk full.
+    let rooms: [fn(u64) -> u64; 3] = [|_| 0, |raw| raw, |raw| raw + (1 << 20) - 1];
+    for room in rooms {
+        let (bytes, raw) = lengths();
+        let compacted = with_room(room(raw).max(2 * bytes), Compression::No, Lsn::ZERO);
+        let lack = compacted.lack.expect("there is no room");
+        assert!(lack.contains("log-compression"), "{lack}");
+        assert!(are_packed() && compacted.records_after == count);
     }
-    // Compressed it needs about as much as there was.
-    with_room(2 * bytes, Compression::Lz4).unwrap();
-    with_room(raw + (1 << 20) + 10_000, Compression::No).unwrap();
-    assert!(log.closed_files()[0].bytes() > 5 * bytes);
+    let compacted = with_room(raw + (1 << 20) + 10_000, Compression::No, Lsn::ZERO);
+    assert_eq!(compacted.lack, None);
+    assert!(!are_packed() && log.closed_files()[0].bytes() > 5 * bytes);
+    let compacted = with_room(2 * bytes, Compression::Lz4, Lsn::ZERO);
+    assert_eq!(compacted.lack, None, "it is compressed as it is to be");
+    // Garbage goes, whatever the length of all that was there.
+    let compacted = with_room(2 * bytes, Compression::No, Lsn(count - 1));
+    assert!(compacted.lack.is_some() && are_packed());
+    assert!(compacted.records_after == 1 && log.closed_files()[0].bytes() < bytes / 2);
     assert!(!pipeline.failed());
 }
 
@@ -474,7 +481,7 @@ fn a_block_that_does_not_hold_what_was_compressed_is_found_and_compacted_away() 
         [(at as u64, Lsn(2))]
     );
     let compact = |covered| {
-        let mut keeper = NeedsAll { covered, moved: 0 };
+        let mut keeper = Needs { covered, ..Needs::default() };
         log.compact(&log.closed_files(), Lsn(3), Lsn::ZERO, &mut keeper)
     };
     let outcome = compact(Lsn(1));
