@@ -26,11 +26,14 @@ use super::format::{
     put_varint, take_varint,
 };
 use super::options::Compression;
-use super::packed::Packed;
+use super::packed::{Packed, RAW_BYTES_MAX, raw_length};
 use super::records::Records;
 use super::sizes::Sizes;
 use super::voids::{Void, Voids};
 use crate::record::{Lsn, Write};
+
+/// Four numbers of a table are at most so long.
+const RANGE_BYTES_MAX: usize = 40;
 
 /// Blocks of which nothing is left, as a table tells of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,7 +268,7 @@ impl<'v> Condenser<'v> {
             self.tail = Some(self.whole(&Told { blocks: own, first: Some(part.first) })?);
             return Ok(());
         }
-        if !self.extend(own) {
+        if !self.has_room_for(part.records.len()) || !self.extend(own) {
             self.close();
         }
         let open = self.open.get_or_insert_with(|| Open {
@@ -337,6 +340,14 @@ impl<'v> Condenser<'v> {
             Some(last) if last.touches(&whole) => *last = last.with(&whole),
             _ => self.voids.push(whole),
         }
+    }
+
+    /// Whether the open block could still be compressed with so many bytes of records more, and the table.
+    fn has_room_for(&self, records: usize) -> bool {
+        let Some(open) = self.open.as_ref().filter(|open| open.count > 0) else { return true };
+        let table = RANGE_BYTES_MAX * (2 + self.voids.len());
+        let length = raw_length(table + open.records.len() + records) + BLOCK_ALIGN_BYTES as u64;
+        length <= RAW_BYTES_MAX as u64
     }
 
     /// Adds a stretch to the open block; `false` if it does not follow on it.

@@ -290,6 +290,32 @@ fn compaction_compresses_what_was_not_and_the_reverse() {
 }
 
 #[test]
+fn compaction_makes_no_block_that_is_too_long_to_be_compressed() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    // All blocks go to one file, and small ones are left for the next.
+    let sizes = Sizes { condensed_bytes: 256 << 10, ..Sizes::SMALL };
+    let options = LogOptions { file_bytes: 64 << 20, sizes, ..options(SyncMode::No) };
+    let mut reader = Reader::open(Arc::new(disk.clone()), options).unwrap();
+    assert!(reader.next_block().unwrap().is_none());
+    let pipeline = Arc::new(begin(reader.finish().unwrap()).unwrap().0);
+    // A small block, and one that with it is longer than can be compressed; then all in one.
+    let lengths = [100_000, RAW_BYTES_MAX - 50_000, 100_000, 100_000];
+    for (number, length) in (1..).zip(lengths) {
+        pipeline.write_alone(take_value(&pipeline, number, vec![b'x'; length]));
+    }
+    pipeline.leave_all_files();
+    let log = Appender { pipeline };
+    let before = log.closed_files();
+    let compacted = log.compact(&before, Lsn(4), Lsn::ZERO, &mut Needs::default()).unwrap();
+    assert_eq!((compacted.records_after, before.len()), (4, 1));
+    let found = blocks_of(&disk);
+    assert!(found.iter().all(|(_, header)| header.flags & BLOCK_LZ4 != 0), "{found:?}");
+    assert_eq!(found.iter().map(|(_, header)| header.count).collect::<Vec<_>>(), [1, 1, 2]);
+    assert!(compacted.bytes_after < RAW_BYTES_MAX as u64 / 200);
+    assert_eq!(log.verify(&log.closed_files()[0], |_| true).unwrap(), Some(Vec::new()));
+}
+
+#[test]
 fn a_copy_stays_compressed_without_room_for_more_and_what_is_obsolete_goes() {
     let disk = SimDisk::new(1, SimOptions::default());
     let (pipeline, _) = open(&disk, SyncMode::No).unwrap();
