@@ -35,6 +35,8 @@ use crate::record::{Lsn, Write};
 /// Four numbers of a table are at most so long.
 const RANGE_BYTES_MAX: usize = 40;
 
+const LSNS_GONE: FormatError = FormatError::BadField("Lsns of blocks that are gone");
+
 /// Blocks of which nothing is left, as a table tells of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Told {
@@ -84,58 +86,84 @@ fn put_table(own: &Stretch, first: Lsn, voids: &[Void], bytes: &mut Vec<u8>) {
 impl Table {
     /// The table of a block, if it has one, taken from the front of its body; else what it would say.
     pub(super) fn of(header: &BlockHeader, rest: &mut &[u8]) -> Result<Table, FormatError> {
-        let BlockHeader { sequence, count, flags, .. } = *header;
-        if flags & BLOCK_CONDENSED != 0 {
-            return Table::take(rest, header);
-        }
-        let own = Stretch { from: sequence, to: sequence, lsns: u64::from(count) };
-        Ok(Table { own, is_void: false, voids: Vec::new() })
-    }
-
-    /// Takes the table of the block with this header from the front of its body.
-    fn take(rest: &mut &[u8], header: &BlockHeader) -> Result<Table, FormatError> {
-        let BlockHeader { sequence, first, count, flags, .. } = *header;
-        let sequences = FormatError::BadField("table of sequences");
-        let take_lsns = |rest: &mut &[u8]| {
-            let lsns = take_varint(rest)?;
-            if lsns < LSN_END { Ok(lsns) } else { Err(FormatError::BadField("number of Lsns")) }
-        };
-        let from = sequence.checked_sub(take_varint(rest)?).filter(|from| *from > 0).ok_or(sequences)?;
-        let own = Stretch { from, to: sequence, lsns: take_lsns(rest)? };
-        let says_lsns = flags & BLOCK_TELLS != 0;
-        let mut table = Table { own, is_void: flags & BLOCK_VOID != 0, voids: Vec::new() };
-        if table.is_void && count > 0 {
-            return Err(FormatError::BadField("records of blocks that are gone"));
-        }
-        let voids = take_varint(rest)?;
-        if voids == 0 {
-            return Ok(table);
-        }
-        let mut next = from.checked_sub(take_varint(rest)?).filter(|next| *next > 0).ok_or(sequences)?;
-        let lsns = FormatError::BadField("Lsns of blocks that are gone");
-        let mut next_lsn = match says_lsns {
-            true => first.0.checked_sub(take_lsns(rest)?).filter(|lsn| *lsn > 0).ok_or(lsns)?,
-            false => 0,
-        };
+        let (mut table, mut ranges) = Table::begin(header, rest)?;
         // Each takes three bytes at least, so that the length of the body bounds them.
-        for _ in 0..voids {
-            let gap = take_varint(rest)?;
-            next_lsn += if says_lsns { take_lsns(rest)? } else { 0 };
-            let length = take_varint(rest)?;
-            let from = next.checked_add(gap).filter(|from| *from < NUMBERS_END).ok_or(sequences)?;
-            let to = from.checked_add(length).filter(|to| *to < own.from).ok_or(sequences)?;
-            let blocks = Stretch { from, to, lsns: take_lsns(rest)? };
-            table.voids.push(Told { blocks, first: says_lsns.then_some(Lsn(next_lsn)) });
-            next_lsn += blocks.lsns;
-            if says_lsns && next_lsn > first.0 {
-                return Err(lsns);
-            }
-            // What is not said cannot be too much.
-            next_lsn = if says_lsns { next_lsn } else { 0 };
-            next = to + 1;
+        while let Some(told) = ranges.take(rest)? {
+            table.voids.push(told);
         }
         Ok(table)
     }
+
+    /// The same without the voids, which stand at the front of the body then.
+    pub(super) fn begin(header: &BlockHeader, rest: &mut &[u8]) -> Result<(Table, Ranges), FormatError> {
+        let BlockHeader { sequence, first, count, flags, .. } = *header;
+        if flags & BLOCK_CONDENSED == 0 {
+            let own = Stretch { from: sequence, to: sequence, lsns: u64::from(count) };
+            return Ok((Table { own, is_void: false, voids: Vec::new() }, Ranges::default()));
+        }
+        let sequences = FormatError::BadField("table of sequences");
+        let from = sequence.checked_sub(take_varint(rest)?).filter(|from| *from > 0).ok_or(sequences)?;
+        let own = Stretch { from, to: sequence, lsns: take_lsns(rest)? };
+        let table = Table { own, is_void: flags & BLOCK_VOID != 0, voids: Vec::new() };
+        if table.is_void && count > 0 {
+            return Err(FormatError::BadField("records of blocks that are gone"));
+        }
+        let left = take_varint(rest)?;
+        if left == 0 {
+            return Ok((table, Ranges::default()));
+        }
+        let next = from.checked_sub(take_varint(rest)?).filter(|next| *next > 0).ok_or(sequences)?;
+        let says_lsns = flags & BLOCK_TELLS != 0;
+        let next_lsn = match says_lsns {
+            true => first.0.checked_sub(take_lsns(rest)?).filter(|lsn| *lsn > 0).ok_or(LSNS_GONE)?,
+            false => 0,
+        };
+        Ok((table, Ranges { left, next, next_lsn, says_lsns, own_from: from, own_first: first }))
+    }
+}
+
+/// The voids that a table records, as far as they have not been taken from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ranges {
+    /// Their number.
+    left: u64,
+    /// The block and the record behind the void before.
+    next: u64,
+    next_lsn: u64,
+    /// Whether the table says where their records were.
+    says_lsns: bool,
+    /// The first of the blocks that the table's own stands for, and its first record.
+    own_from: u64,
+    own_first: Lsn,
+}
+
+impl Ranges {
+    /// Takes the next void from the front of what is left of the table; `None` after the last.
+    pub(super) fn take(&mut self, rest: &mut &[u8]) -> Result<Option<Told>, FormatError> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        let sequences = FormatError::BadField("table of sequences");
+        let gap = take_varint(rest)?;
+        let first = self.next_lsn + if self.says_lsns { take_lsns(rest)? } else { 0 };
+        let length = take_varint(rest)?;
+        let from = self.next.checked_add(gap).filter(|from| *from < NUMBERS_END).ok_or(sequences)?;
+        let to = from.checked_add(length).filter(|to| *to < self.own_from).ok_or(sequences)?;
+        let blocks = Stretch { from, to, lsns: take_lsns(rest)? };
+        if self.says_lsns {
+            self.next_lsn = first + blocks.lsns;
+            if self.next_lsn > self.own_first.0 {
+                return Err(LSNS_GONE);
+            }
+        }
+        (self.left, self.next) = (self.left - 1, to + 1);
+        Ok(Some(Told { blocks, first: self.says_lsns.then_some(Lsn(first)) }))
+    }
+}
+
+fn take_lsns(rest: &mut &[u8]) -> Result<u64, FormatError> {
+    let lsns = take_varint(rest)?;
+    if lsns < LSN_END { Ok(lsns) } else { Err(FormatError::BadField("number of Lsns")) }
 }
 
 /// A block of a file that is being compacted.

@@ -400,7 +400,7 @@ impl Reader {
                         beyond.get_or_insert_with(|| (block.path().to_path_buf(), block.offset));
                     }
                     Found::Fault(fault) => _ = spoilt.get_or_insert(fault),
-                    Found::Void { .. } => {}
+                    Found::Voids { .. } => {}
                     Found::Unread(unread) => source.unread.push(unread),
                 }
             }

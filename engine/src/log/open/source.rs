@@ -236,7 +236,7 @@ impl Source {
     pub(in crate::log) fn head(&mut self) -> Result<Option<Head<'_>>, OpenError> {
         loop {
             match self.found.front() {
-                Some(Found::Block { .. } | Found::Void { .. }) => break,
+                Some(Found::Block { .. } | Found::Voids { .. }) => break,
                 Some(Found::Fault(_) | Found::Unread(_)) => match self.found.pop_front() {
                     Some(Found::Fault(fault)) => self.faults.push(fault),
                     Some(Found::Unread(unread)) => self.unread.push(unread),
@@ -251,7 +251,7 @@ impl Source {
         }
         match self.found.front() {
             Some(Found::Block { block, .. }) => Ok(Some(Head::Block(block))),
-            Some(Found::Void { told, .. }) => Ok(Some(Head::Void(*told))),
+            Some(Found::Voids { tells, .. }) => Ok(Some(Head::Void(tells.next))),
             _ => Ok(None),
         }
     }
@@ -259,7 +259,7 @@ impl Source {
     /// The number of the file that has what [`Source::head`] showed.
     pub(in crate::log) fn number_of_head(&self) -> Option<u64> {
         match self.found.front()? {
-            Found::Block { file, .. } | Found::Void { file, .. } => Some(self.files[*file].header.number),
+            Found::Block { file, .. } | Found::Voids { file, .. } => Some(self.files[*file].header.number),
             Found::Fault(_) | Found::Unread(_) => None,
         }
     }
@@ -268,7 +268,7 @@ impl Source {
     pub(in crate::log) fn told(&self) -> Option<(Told, Teller)> {
         let (file, head) = match self.found.front()? {
             Found::Block { file, block } => (*file, Head::Block(block)),
-            Found::Void { file, told } => (*file, Head::Void(*told)),
+            Found::Voids { file, tells } => (*file, Head::Void(tells.next)),
             Found::Fault(_) | Found::Unread(_) => return None,
         };
         let header = &self.files[file].header;
@@ -282,6 +282,12 @@ impl Source {
             Some(Found::Block { file, block }) => {
                 self.untold.clear();
                 Some((file, block))
+            }
+            Some(Found::Voids { file, mut tells }) => {
+                if tells.advance() {
+                    self.found.push_front(Found::Voids { file, tells });
+                }
+                None
             }
             _ => None,
         }
@@ -325,7 +331,7 @@ impl Source {
                 lost.records += u64::from(block.count());
                 lost.bytes += block.header.length;
             }
-            Found::Void { .. } | Found::Unread(_) => {}
+            Found::Voids { .. } | Found::Unread(_) => {}
             Found::Fault(fault) => {
                 let file = self.files.iter().position(|file| file.path == fault.path);
                 let file = file.expect("a spoilt stretch is in a file that was read");

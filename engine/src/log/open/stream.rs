@@ -15,9 +15,11 @@ use super::ahead::{Ahead, BUFFERS, StreamFile};
 use crate::io::{Disk, DiskError};
 use crate::log::block::{Block, BlockFault, BlockHeader};
 use crate::log::chunk::{Allowance, Chunk};
-use crate::log::condensed::{Table, Told};
+use crate::log::condensed::{Ranges, Table, Told};
 use crate::log::error::{Damage, OpenError};
-use crate::log::format::{BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES};
+use crate::log::format::{
+    BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES, FormatError,
+};
 use crate::log::packed::{Body, NOT_AS_PACKED, raw_length};
 use crate::log::sizes::Sizes;
 
@@ -26,12 +28,34 @@ use crate::log::sizes::Sizes;
 pub(in crate::log) enum Found {
     /// A whole block.
     Block { file: usize, block: Block },
-    /// Blocks of which a compaction has left nothing.
-    Void { file: usize, told: Told },
+    /// Blocks of which a compaction has left nothing, as the block behind them tells.
+    Voids { file: usize, tells: Tells },
     /// Bytes that are none.
     Fault(Fault),
     /// Bytes that the disk did not give.
     Unread(Unread),
+}
+
+/// The next of the voids that a table records. Those behind it are read from the table when they are come to:
+/// few bytes of a file may record millions.
+#[derive(Debug)]
+pub(in crate::log) struct Tells {
+    pub(in crate::log) next: Told,
+    ranges: Ranges,
+    /// The table behind the next one, and what follows it.
+    rest: Chunk,
+}
+
+impl Tells {
+    /// Goes on with the void behind the next one, if there is one; says whether.
+    pub(in crate::log) fn advance(&mut self) -> bool {
+        let mut rest = &self.rest[..];
+        let next = self.ranges.take(&mut rest).expect("the table has been read before");
+        self.rest.range.start = self.rest.range.end - rest.len();
+        let Some(next) = next else { return false };
+        self.next = next;
+        true
+    }
 }
 
 /// A place from which on a file could not be read, or not all of it.
@@ -49,8 +73,8 @@ impl Found {
             Found::Block { block, .. } => block.offset,
             Found::Fault(fault) => fault.offset,
             Found::Unread(unread) => unread.offset,
-            // It is told by the block behind it.
-            Found::Void { .. } => 0,
+            // They are told by the block behind them.
+            Found::Voids { .. } => 0,
         }
     }
 }
@@ -228,13 +252,11 @@ impl Scan<'_> {
             return Ok(BLOCK_HEADER_BYTES);
         };
         let saved = raw_length(body.len()).saturating_sub(header.length);
-        let mut rest = &body[..];
-        let table = Table::of(&header, &mut rest).map_err(|error| too_new(format!(": {error}")))?;
-        let body = body.part(body.len() - rest.len()..body.len());
+        let (table, tells, body) = table_of(&header, &body).map_err(|error| too_new(format!(": {error}")))?;
         self.end_fault();
-        let Table { own, is_void, voids } = table;
+        let Table { own, is_void, .. } = table;
         let (file, path) = (file.index, file.path.clone());
-        self.found.extend(voids.into_iter().map(|told| Found::Void { file, told }));
+        self.found.extend(tells.map(|tells| Found::Voids { file, tells }));
         let block = Block { header, path, offset, body, own, is_void, saved, behind: 0 };
         self.found.push(Found::Block { file, block });
         Ok(length)
@@ -247,17 +269,19 @@ impl Scan<'_> {
             return Some(body);
         }
         let packed = Body::of(&body)?;
-        if !self.allowance.has(packed.raw) {
+        // A block of an empty body takes memory, too.
+        let bytes = packed.raw + size_of::<Found>();
+        if !self.allowance.has(bytes) {
             // Memory comes back when this is replayed, or when the receiver is dropped, and all that it has
             // not received with it.
             self.end_fault();
             self.place_unread(offset);
             self.deliver();
         }
-        let share = self.allowance.take(packed.raw);
-        let mut bytes = Vec::new();
-        packed.unpack(&mut bytes)?;
-        Some(Chunk::made(bytes, share))
+        let share = self.allowance.take(bytes);
+        let mut made = Vec::new();
+        packed.unpack(&mut made)?;
+        Some(Chunk::made(made, share))
     }
 
     /// Skips from `at`, where no block begins, to where one may.
@@ -284,7 +308,7 @@ impl Scan<'_> {
             let behind = self
                 .found
                 .iter()
-                .rposition(|found| !matches!(found, Found::Void { .. }) && found.offset() <= offset);
+                .rposition(|found| !matches!(found, Found::Voids { .. }) && found.offset() <= offset);
             let place = behind.map_or(0, |behind| behind + 1);
             let (path, error) = (self.file.path.clone(), OpenError::from(error));
             self.found.insert(place, Found::Unread(Unread { path, offset, error }));
@@ -301,4 +325,16 @@ impl Scan<'_> {
     fn end_fault(&mut self) {
         self.found.extend(self.fault.take().map(Found::Fault));
     }
+}
+
+/// The table of a block, the first of the voids that it records, and the records behind it. All of the table is
+/// looked at.
+fn table_of(header: &BlockHeader, body: &Chunk) -> Result<(Table, Option<Tells>, Chunk), FormatError> {
+    let mut rest = &body[..];
+    let (table, mut ranges) = Table::begin(header, &mut rest)?;
+    let first = ranges.take(&mut rest)?;
+    let behind = |rest: &[u8]| body.part(body.len() - rest.len()..body.len());
+    let tells = first.map(|next| Tells { next, ranges, rest: behind(rest) });
+    while ranges.take(&mut rest)?.is_some() {}
+    Ok((table, tells, behind(rest)))
 }

@@ -19,7 +19,8 @@ use crate::io::{Crash, Disk, Fault, SimDisk, SimOptions, Tap, TappedDisk};
 use crate::log::block::{BlockHeader, padded_length, seal};
 use crate::log::file::FileHeader;
 use crate::log::format::{
-    BLOCK_ALIGN_BYTES, BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_LZ4, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES,
+    BLOCK_ALIGN_BYTES, BLOCK_BEGIN, BLOCK_CONDENSED, BLOCK_HEADER_BYTES, BLOCK_LZ4, BLOCK_TELLS,
+    BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES, put_varint,
 };
 use crate::log::handle::begin;
 use crate::log::open::ahead::{BUFFERS, StreamFile};
@@ -647,6 +648,41 @@ fn a_start_has_no_more_decompressed_than_it_may() {
         assert!(sum <= may || lengths.len() == 1, "{} blocks of {sum} bytes are ahead", lengths.len());
     }
     assert_eq!((blocks, longer), (400, 1));
+}
+
+#[test]
+fn the_voids_of_a_table_take_no_more_memory_than_their_bytes() {
+    let (disk, count) = (three(false), 300_000);
+    let (at, header) = blocks_of(&disk)[2];
+    // Each directly behind the one before, and of no records.
+    let mut block = vec![0; BLOCK_HEADER_BYTES];
+    [0, 1, count, count, 0].into_iter().for_each(|number| put_varint(&mut block, number));
+    block.resize(block.len() + 4 * count as usize, 0);
+    let offset = at as u64;
+    let length = padded_length(block.len(), offset, BLOCK_ALIGN_BYTES);
+    let packed = Packed::shorter(&block, length, offset, BLOCK_ALIGN_BYTES).unwrap();
+    let flags = BLOCK_CONDENSED | BLOCK_TELLS | BLOCK_LZ4;
+    let (sequence, length) = (3 + count, packed.length);
+    let mut bytes = packed.bytes;
+    seal(&mut bytes, BlockHeader { sequence, count: 0, flags, length, ..header });
+    disk.open(Path::new(FILE)).unwrap().write_all_at(&bytes, offset).unwrap();
+    let messages = read_file(Arc::new(disk), offset + length);
+    let (mut blocks, mut voids) = (0, Vec::new());
+    while let Some(found) = messages.recv().unwrap().unwrap() {
+        for found in found {
+            match found {
+                Found::Block { .. } => blocks += 1,
+                Found::Voids { tells, .. } => voids.push(tells),
+                found => panic!("{found:?}"),
+            }
+        }
+    }
+    assert_eq!((blocks, voids.len()), (3, 1));
+    let mut froms = vec![voids[0].next.blocks.from];
+    while voids[0].advance() {
+        froms.push(voids[0].next.blocks.from);
+    }
+    assert!(froms.into_iter().eq(3..3 + count));
 }
 
 fn header(flags: u32) -> BlockHeader {
