@@ -165,11 +165,12 @@ impl Scan<'_> {
         let mut chunk = ahead.next_file()?;
         let mut at = FILE_HEADER_BYTES.min(chunk.len());
         loop {
+            // Before the blocks of the chunk, some of which may be delivered before it has been looked at.
+            self.unread.extend(ahead.take_unread());
             let wanted = self.chunk(&chunk, &mut at, ahead.file_ended())?;
             if !self.is_heard {
                 return Ok(false);
             }
-            self.unread.extend(ahead.take_unread());
             if ahead.file_ended() && at == chunk.len() {
                 self.end_fault();
                 self.place_unread(u64::MAX);

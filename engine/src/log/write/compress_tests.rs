@@ -651,6 +651,39 @@ fn a_start_has_no_more_decompressed_than_it_may() {
 }
 
 #[test]
+fn what_cannot_be_read_in_a_chunk_that_is_delivered_in_parts_comes_where_it_stands() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let (pipeline, _) = open(&disk, SyncMode::No).unwrap();
+    // Some of them are all that may be decompressed at once, and many more go into a piece.
+    (1..=400).for_each(|number| pipeline.write_alone(take_value(&pipeline, number, vec![b'x'; 5_000])));
+    let (at, last) = *blocks_of(&disk).last().unwrap();
+    let (bytes, step) = (at as u64 + last.length, Sizes::SMALL.unread_bytes as u64);
+    assert!(bytes > 10 * step && 30 * last.length < step, "{bytes} bytes");
+    for bad in [2 * step, 3 * step] {
+        let sector = (Path::new(FILE).to_path_buf(), bad + 1_024..bad + 1_536);
+        disk.set_options(SimOptions { bad_bytes: vec![sector], ..SimOptions::default() });
+        let messages = read_file(Arc::new(disk.clone()), bytes);
+        let (mut places, mut unread) = (Vec::new(), Vec::new());
+        while let Some(found) = messages.recv().unwrap().unwrap() {
+            for found in found {
+                places.push(match found {
+                    Found::Block { block, .. } => block.offset,
+                    Found::Fault(fault) => fault.offset,
+                    Found::Unread(its) => {
+                        unread.push(its.offset);
+                        its.offset
+                    }
+                    found => panic!("{found:?}"),
+                });
+            }
+        }
+        assert_eq!(unread, [bad]);
+        assert!(places.is_sorted(), "{bad}: {places:?}");
+        assert!(places.len() > 300);
+    }
+}
+
+#[test]
 fn the_voids_of_a_table_take_no_more_memory_than_their_bytes() {
     let (disk, count) = (three(false), 300_000);
     let (at, header) = blocks_of(&disk)[2];
