@@ -328,8 +328,8 @@ impl Scan<'_> {
     }
 }
 
-/// The table of a block, the first of the voids that it records, and the records behind it. All of the table is
-/// looked at.
+/// The table of a block, the first of the voids that it records, and the records behind it. All of the table
+/// is looked at.
 fn table_of(header: &BlockHeader, body: &Chunk) -> Result<(Table, Option<Tells>, Chunk), FormatError> {
     let mut rest = &body[..];
     let (table, mut ranges) = Table::begin(header, &mut rest)?;

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! A block gets its number and its place in one step, so that sequences rise with the places; how short it
-//! will be is not known then. Nobody waits for that: a block that another has been placed behind meanwhile
-//! keeps its place and is written as it is, because there are no gaps between blocks.
+//! will be is not known then. No other block waits for that: one that another has been placed behind
+//! meanwhile keeps its place and is written as it is, because there are no gaps between blocks.
 //!
-//! What cannot be compressed costs little: after each attempt in vain, twice as many blocks as after the one
-//! before are not tried ([`super::counters::BackOff`]).
+//! What cannot be compressed, or not in time, costs little: after each attempt in vain, twice as many blocks
+//! as after the one before are not tried ([`super::counters::BackOff`]).
 
 use std::sync::Arc;
 
@@ -29,15 +29,21 @@ impl Pipeline {
         if !is_wanted || !Packed::is_tried(length, align) || !self.packing.back_off.is_due() {
             return;
         }
-        let packed = Packed::shorter(bytes, length, offset, align);
-        self.packing.back_off.note(packed.is_some());
-        let Some(packed) = packed else { return self.packing.note_miss() };
-        {
+        let Some(packed) = Packed::shorter(bytes, length, offset, align) else {
+            self.packing.back_off.note(false);
+            return self.packing.note_miss();
+        };
+        let is_in_time = {
             let mut active = self.active.lock();
-            if !active.shorten(taken, packed.length) {
-                return self.packing.note_overtaken();
+            let is_in_time = active.shorten(taken, packed.length);
+            if is_in_time {
+                self.durable.shorten(taken.sequence, packed.length);
             }
-            self.durable.shorten(taken.sequence, packed.length);
+            is_in_time
+        };
+        self.packing.back_off.note(is_in_time);
+        if !is_in_time {
+            return self.packing.note_overtaken();
         }
         self.packing.note(length, packed.length);
         let raw = std::mem::replace(&mut taken.bytes, packed.bytes);

@@ -49,8 +49,8 @@ impl Packing {
     }
 }
 
-/// The blocks that are not tried, as those before them could not be compressed. Threads that look at once
-/// may pass over one more or less.
+/// The blocks that are not tried, as those before them could not be compressed, or not before another was
+/// placed behind them. Threads that look at once may pass over one more or less.
 #[derive(Debug, Default)]
 pub(in crate::log) struct BackOff {
     /// How many were passed over after the last attempt in vain; 0 after one that went well.
@@ -70,8 +70,8 @@ impl BackOff {
     }
 
     /// Notes how an attempt went.
-    pub(in crate::log) fn note(&self, is_shorter: bool) {
-        let passed = match is_shorter {
+    pub(in crate::log) fn note(&self, went_well: bool) {
+        let passed = match went_well {
             true => 0,
             false => (2 * self.passed.load(Ordering::Relaxed)).clamp(1, PASSED_MAX),
         };

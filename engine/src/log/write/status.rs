@@ -28,7 +28,8 @@ pub struct LogStatus {
     pub packed_bytes_after: u64,
     /// Blocks that compression made no shorter, or hardly. After them others are not tried, and not counted.
     pub packing_misses: u64,
-    /// Blocks that were compressed in vain, as another one had been placed behind them meanwhile.
+    /// Blocks that were compressed in vain, as another one had been placed behind them meanwhile. After them
+    /// others are not tried, either.
     pub packing_overtaken: u64,
     /// Since when, and why, no records are taken; `None` if all is well.
     pub failed: Option<(UnixMs, LogError)>,
