@@ -260,6 +260,35 @@ fn a_rescue_reads_compressed_blocks_back_that_memory_has_no_more() {
     assert_eq!(open(&disk, SyncMode::No).unwrap().1, count);
 }
 
+#[test]
+fn a_rescue_counts_what_compression_saves_where_the_blocks_are() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let (pipeline, _) = open(&disk, SyncMode::No).unwrap();
+    (1..=50).for_each(|number| pipeline.write_alone(take(&pipeline, number)));
+    pipeline.sync_all();
+    assert_eq!(pipeline.durable.lsn(), Lsn(50));
+    let raw_bytes = || {
+        let active = pipeline.active.lock();
+        active.lanes[0].offset + active.lanes[0].contents.saved
+    };
+    let durable = raw_bytes();
+    for number in 51..=100 {
+        assert!(flight().write(&pipeline, take(&pipeline, number)));
+    }
+    let all = raw_bytes();
+    let faults_per_mille = vec![(Fault::SyncError, 1000)];
+    disk.set_options(SimOptions { faults_per_mille, ..SimOptions::default() });
+    pipeline.sync_all();
+    assert!(pipeline.failed());
+    disk.set_options(SimOptions::default());
+    assert_eq!(pipeline.rescue(), Rescue::Done);
+    pipeline.leave_all_files();
+    let files = Appender { pipeline }.closed_files();
+    assert_eq!((files.len(), files[0].raw_bytes()), (2, durable));
+    let moved = files[1].raw_bytes() - FILE_HEADER_BYTES as u64;
+    assert!(moved.abs_diff(all - durable) < 512, "{moved} bytes of {all} were moved");
+}
+
 /// Another disk with the same files.
 fn copy_of(disk: &SimDisk) -> SimDisk {
     let copy = SimDisk::new(1, SimOptions::default());

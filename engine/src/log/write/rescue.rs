@@ -130,10 +130,11 @@ impl Pipeline {
             active.lanes[lane].contents.saved += block.saved;
         }
         // What lies behind is void already; cutting it, below, only gives the space back.
-        for Leaving { file, length, .. } in &mut old {
-            let voided =
-                pending.iter().filter(|block| Arc::ptr_eq(&block.file, file)).map(|block| block.offset);
-            *length = voided.min().unwrap_or(*length);
+        for Leaving { file, length, contents } in &mut old {
+            for block in pending.iter().filter(|block| Arc::ptr_eq(&block.file, file)) {
+                *length = block.offset.min(*length);
+                contents.saved -= block.saved;
+            }
         }
         self.void_closed(opened_after);
         for Leaving { file, length, contents } in &old {
