@@ -16,8 +16,9 @@ const NUMBER_BYTES_MAX: usize = 11;
 /// in Redis.
 const UNCOMPRESSED_BYTES_MAX: usize = 20;
 const SAVED_BYTES_MIN: usize = 4;
-/// Longest string in pieces that is put together to be compressed.
-const GATHERED_BYTES_MAX: usize = 16 << 20;
+/// Longest string that is compressed: so much memory may be taken for what comes of it, and to put together
+/// one in pieces.
+const COMPRESSED_BYTES_MAX: usize = 16 << 20;
 
 /// Where bytes go.
 pub(crate) struct Sink<W> {
@@ -86,7 +87,8 @@ impl<W: Write> Sink<W> {
     /// A string that is no number.
     fn text(&mut self, string: &[u8]) -> io::Result<()> {
         let mut compressor = self.compressor.take();
-        let packed = compressor.as_mut().filter(|_| string.len() > UNCOMPRESSED_BYTES_MAX);
+        let is_tried = (UNCOMPRESSED_BYTES_MAX + 1..=COMPRESSED_BYTES_MAX).contains(&string.len());
+        let packed = compressor.as_mut().filter(|_| is_tried);
         let packed = packed.and_then(|compressor| compressor.compress(string, SAVED_BYTES_MIN));
         if let Some(packed) = packed {
             self.bytes(&[0xc3])?;
@@ -108,7 +110,7 @@ impl<W: Write> Sink<W> {
         mut pieces: impl Iterator<Item = &'p [u8]>,
     ) -> io::Result<()> {
         assert!(len > NUMBER_BYTES_MAX, "a short string may have to be written as a number");
-        if self.compressor.is_some() && len <= GATHERED_BYTES_MAX {
+        if self.compressor.is_some() && len <= COMPRESSED_BYTES_MAX {
             return self.text(&pieces.collect::<Vec<_>>().concat());
         }
         self.number(len as u64)?;

@@ -29,7 +29,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Compresses strings by LZF where that makes them shorter, as every Redis reads them. Those of more
-    /// than 16 MB that come in pieces are written as they are.
+    /// than 16 MiB are written as they are.
     pub fn compressing(mut self, compresses: bool) -> Writer<W> {
         self.sink.set_compression(compresses);
         self

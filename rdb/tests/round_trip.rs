@@ -204,6 +204,25 @@ fn strings_of_every_length_and_numbers_at_every_edge_come_back() {
 }
 
 #[test]
+fn strings_are_compressed_up_to_a_length() {
+    let longest = 16 << 20;
+    for (len, is_packed) in [(longest, true), (longest + 1, false)] {
+        let string = vec![b'x'; len];
+        for is_in_pieces in [false, true] {
+            let mut writer = Writer::new(Vec::new()).unwrap().compressing(true);
+            let mut value = writer.begin_value(b"k", None, Kind::String, 1).unwrap();
+            match is_in_pieces {
+                true => value.long_element(len, string.chunks(1 << 20)).unwrap(),
+                false => value.element(&string).unwrap(),
+            }
+            value.finish();
+            let bytes = writer.finish().unwrap().len();
+            assert!(if is_packed { bytes < len / 20 } else { bytes > len }, "{bytes} bytes of {len}");
+        }
+    }
+}
+
+#[test]
 fn an_empty_file_is_a_file() {
     let file = Writer::new(Vec::new()).unwrap().finish().unwrap();
     assert_eq!(&file[..10], b"REDIS0009\xff");
