@@ -348,13 +348,13 @@ impl Copy {
         for block in condenser.full.drain(..) {
             let Sealed { raw, length, is_tried } =
                 block.seal(self.file_id, self.offset, self.compression, &mut self.buffer);
+            self.outgoing.push(&self.buffer)?;
             if length < raw {
                 pipeline.packing.note(raw, length);
                 self.contents.saved += raw - length;
             } else if is_tried {
                 pipeline.packing.note_miss();
             }
-            self.outgoing.push(&self.buffer)?;
             self.offset += length;
             self.contents.add(block.sequence, block.first, Lsn(block.first.0 + block.lsns - 1));
             self.contents.records -= block.lsns - u64::from(block.count);

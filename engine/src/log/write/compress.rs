@@ -45,9 +45,8 @@ impl Pipeline {
         if !is_in_time {
             return self.packing.note_overtaken();
         }
-        self.packing.note(length, packed.length);
         let raw = std::mem::replace(&mut taken.bytes, packed.bytes);
-        taken.length = packed.length;
+        (taken.length, taken.saved) = (packed.length, length - packed.length);
         taken.flags |= BLOCK_LZ4;
         self.give_back(vec![Arc::new(raw)]);
     }

@@ -197,6 +197,19 @@ fn a_block_of_a_file_that_has_been_left_is_written_as_it_is() {
     assert_eq!(open(&disk, SyncMode::No).unwrap().1, 2);
 }
 
+#[test]
+fn a_block_that_is_not_written_is_not_counted() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let (pipeline, _) = open(&disk, SyncMode::No).unwrap();
+    pipeline.write_alone(take(&pipeline, 1));
+    let faults_per_mille = vec![(Fault::WriteError, 1000)];
+    disk.set_options(SimOptions { faults_per_mille, ..SimOptions::default() });
+    assert!(!flight().write(&pipeline, take(&pipeline, 2)));
+    let (status, found) = (pipeline.status(), blocks_of(&disk));
+    let first = found[0].1.length;
+    assert_eq!((status.packed_blocks, status.packed_bytes_after, status.bytes_written()), (1, first, first));
+}
+
 /// Bytes that cannot be compressed.
 fn noise(rng: &mut SmallRng, length: usize) -> Vec<u8> {
     (0..length).map(|_| rng.random()).collect()

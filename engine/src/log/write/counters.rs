@@ -33,7 +33,7 @@ pub(in crate::log) struct Packing {
 }
 
 impl Packing {
-    /// Counts a block that is written compressed.
+    /// Counts a block that was written compressed.
     pub(in crate::log) fn note(&self, before: u64, after: u64) {
         self.blocks.fetch_add(1, Ordering::Relaxed);
         self.bytes_before.fetch_add(before, Ordering::Relaxed);

@@ -54,7 +54,18 @@ impl Flight {
     /// Writes a block as it is; says whether the operating system has it now.
     pub(in crate::log) fn put(self, pipeline: &Pipeline, taken: Taken) -> bool {
         let Taken {
-            mut bytes, body_bytes, file, offset, sequence, first, count, durable, length, flags, ..
+            mut bytes,
+            body_bytes,
+            file,
+            offset,
+            sequence,
+            first,
+            count,
+            durable,
+            length,
+            saved,
+            flags,
+            ..
         } = taken;
         let file_id = file.header.file_id;
         seal(
@@ -67,6 +78,9 @@ impl Flight {
             Ok(()) => {
                 pipeline.keep_until_settled(sequence, first, bytes);
                 pipeline.counters[self.lane].note_block(length);
+                if saved > 0 {
+                    pipeline.packing.note(length + saved, length);
+                }
                 true
             }
             Err(error) => {

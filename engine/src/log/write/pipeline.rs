@@ -184,6 +184,8 @@ pub(in crate::log) struct Taken {
     pub(in crate::log) count: u32,
     pub(in crate::log) durable: u64,
     pub(in crate::log) length: u64,
+    /// By so much compression has made it shorter.
+    pub(in crate::log) saved: u64,
     pub(in crate::log) flags: u32,
     /// The next block begins at a multiple of it.
     pub(in crate::log) align: usize,
@@ -376,7 +378,7 @@ impl Pipeline {
         let last = Lsn(active.next.0 - 1);
         active.lanes[lane].contents.add(sequence, first, last);
         active.kept_back_since = None;
-        let (progress, taken_at) = (Progress::Writing, self.clock.monotonic());
+        let (progress, taken_at, saved) = (Progress::Writing, self.clock.monotonic(), 0);
         let durable = self.durable.enter(Pending {
             sequence,
             first,
@@ -384,12 +386,25 @@ impl Pipeline {
             file: file.clone(),
             offset,
             length,
-            saved: 0,
+            saved,
             progress,
             bytes: None,
             taken_at,
         });
-        Some(Taken { bytes, body_bytes, file, offset, sequence, first, count, durable, length, flags, align })
+        Some(Taken {
+            bytes,
+            body_bytes,
+            file,
+            offset,
+            sequence,
+            first,
+            count,
+            durable,
+            length,
+            saved,
+            flags,
+            align,
+        })
     }
 
     /// Whether a directory could take the active buffer, of those with an idle flight or of all. None could
