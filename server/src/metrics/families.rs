@@ -332,6 +332,8 @@ fn compactions(page: &mut Page, figures: &Persistence) {
     }
     let status = &figures.compactions;
     page.gauge("tarn_log_closed_files", "Files that are written to no more.", status.files);
+    page.gauge("tarn_log_closed_bytes", "Bytes of them.", status.bytes);
+    page.gauge("tarn_log_closed_raw_bytes", "Bytes of them, were no block compressed.", status.raw_bytes);
     page.gauge(
         "tarn_log_invalid_bytes",
         "Bytes of them that are known to be obsolete.",
