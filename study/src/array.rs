@@ -120,6 +120,16 @@ impl<A: Algorithm> Turn<'_, A> {
         Ok(())
     }
 
+    /// Writes an item, which is half a field: 4 bytes, `item * 4` bytes behind the beginning of the row. The
+    /// other half stays, and is read for that.
+    #[inline]
+    pub fn write_item(&mut self, row: usize, item: usize, value: u32) -> Result<(), SnapshotError> {
+        let (field, shift) = (item / 2, item % 2 * 32);
+        let rest = self.read_field(row, field)? & !(u64::from(u32::MAX) << shift);
+        self.client.array.algorithm.write_field(row, field, rest | u64::from(value) << shift);
+        Ok(())
+    }
+
     fn check_row(&self, row: usize) -> Result<(), SnapshotError> {
         if self.client.range.contains(&row) {
             return Ok(());

@@ -72,12 +72,15 @@ fn foreign_rows_and_fields_that_do_not_exist_are_refused() {
     assert_eq!(error.to_string(), "row 64 is not among the client's rows 0 to 63");
     for outcome in [
         turn.write_field(0, 2, 1),
+        turn.write_item(0, 4, 1),
         turn.write(0, &[1]),
         turn.read(0, &mut [0; 3]),
         turn.read_field(0, 2).map(|_| ()),
     ] {
         assert!(matches!(outcome, Err(SnapshotError::Fields { fields: 2, .. })), "{outcome:?}");
     }
+    let error = turn.write_item(64, 0, 1).unwrap_err();
+    assert_eq!(error.to_string(), "row 64 is not among the client's rows 0 to 63");
 }
 
 /// A client, a visit and a cut that panic, one after the other; then a snapshot of the written rows.

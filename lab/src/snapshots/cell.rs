@@ -58,6 +58,10 @@ impl Algorithm {
     /// Those that take snapshots of clients that write rows of their own, in the order of the study's tables.
     pub const PHYSICAL: [Algorithm; 7] = *Algorithm::ALL.first_chunk().expect("they come first");
 
+    /// Those of them that improve on the published form, in that form.
+    pub const PUBLISHED: [Algorithm; 3] =
+        [Algorithm::PublishedCopyOnUpdate, Algorithm::PublishedHourglass, Algorithm::PublishedPiggyback];
+
     /// Others that take snapshots of such clients, which the study has not measured as they are here.
     pub const OTHERS: [Algorithm; 6] = [
         Algorithm::PublishedCopyOnUpdate,
@@ -130,6 +134,9 @@ pub struct Cell {
     pub ticks_between: u64,
     /// True if an update writes a field and leaves the rest of the row as it is; else it writes the row.
     pub fields: bool,
+    /// True if it writes half a field instead, an item of 4 bytes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub items: bool,
     /// True if checkpoints are written; else snapshots are traversed, and nothing more.
     pub dump: bool,
     /// Clients.
@@ -277,8 +284,10 @@ impl fmt::Display for Cell {
             Task::Transactions => write!(f, ", {} threads", self.threads)?,
             _ => write!(f, ", {} updates a tick", self.updates_per_tick)?,
         }
-        if self.fields {
-            f.write_str(" of a field")?;
+        match (self.fields, self.items) {
+            (_, true) => f.write_str(" of an item")?,
+            (true, _) => f.write_str(" of a field")?,
+            _ => {}
         }
         if self.skew > 0.0 {
             write!(f, ", skew {}", self.skew)?;

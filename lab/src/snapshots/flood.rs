@@ -41,7 +41,7 @@ fn flood<A: Algorithm>(
 ) -> Result<f64> {
     process::pin_thread(&[place.client_core])?;
     let start = Instant::now();
-    let mut updates = Updates::new(cell.row_bytes / 8, cell.fields);
+    let mut updates = Updates::new(cell);
     while !stop.load(Ordering::Relaxed) {
         let mut turn = client.turn();
         stream.take(cell.updates_per_tick, |rows| updates.apply(&mut turn, rows));

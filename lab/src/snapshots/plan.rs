@@ -112,6 +112,7 @@ impl Scale {
             ticks_between,
             huge_pages: false,
             fields: false,
+            items: false,
             dump: true,
             threads: 1,
             seed,
@@ -121,7 +122,7 @@ impl Scale {
 
 impl Scale {
     /// The cell with the default parameters of the arXiv text: pages of 4 KB, long ticks, few hot pages, and
-    /// updates of an item of a page. An item has 8 bytes here, and 4 there.
+    /// updates of an item of a page.
     fn arxiv_cell(self, algorithm: Algorithm, seed: u64) -> Cell {
         // Checkpoints begin 10 s apart at least.
         let (checkpoints, ticks_between) = match self {
@@ -138,6 +139,7 @@ impl Scale {
             checkpoints,
             ticks_between,
             fields: true,
+            items: true,
             ..self.cell(algorithm, seed)
         }
     }
@@ -193,6 +195,11 @@ pub(super) fn points(figure: Figure, scale: Scale, seed: u64) -> Vec<Point> {
         values.iter().copied().flat_map(at).collect::<Vec<_>>()
     };
     let all = |values: &[f64], change: &dyn Fn(Cell, f64) -> Cell| some(&Algorithm::PHYSICAL, values, change);
+    // The arXiv text's figures have the published forms, too.
+    let arxiv = |values: &[f64], change: &dyn Fn(Cell, f64) -> Cell| {
+        let both = [&Algorithm::PHYSICAL[..], &Algorithm::PUBLISHED].concat();
+        some(&both, values, &|cell, x| change(scale.arxiv_cell(cell.algorithm, seed), x))
+    };
     let is_quick = scale == Scale::Quick;
     let gigabytes = DATASETS_GB.map(|gb| gb * scale.data());
     match figure {
@@ -215,7 +222,7 @@ pub(super) fn points(figure: Figure, scale: Scale, seed: u64) -> Vec<Point> {
         }
         Figure::Skew => all(&SKEWS, &|cell, skew| Cell { skew, ..cell }),
         Figure::Flood => all(&[0.0], &|cell, _| flood(cell, scale)),
-        Figure::ArxivFlood => all(&[0.0], &|cell, _| flood(scale.arxiv_cell(cell.algorithm, seed), scale)),
+        Figure::ArxivFlood => arxiv(&[0.0], &|cell, _| flood(cell, scale)),
         Figure::Trigger => {
             let o1 = [Algorithm::PingPong, Algorithm::Hourglass, Algorithm::Piggyback];
             let share = if is_quick { scale.data() } else { 1.0 };
@@ -235,15 +242,15 @@ pub(super) fn points(figure: Figure, scale: Scale, seed: u64) -> Vec<Point> {
             });
             points.collect()
         }
-        Figure::ArxivUpdates => all(&ends_if(is_quick, &UPDATES_PER_TICK), &|cell, updates| Cell {
+        Figure::ArxivUpdates => arxiv(&ends_if(is_quick, &UPDATES_PER_TICK), &|cell, updates| Cell {
             updates_per_tick: updates as usize,
-            ..scale.arxiv_cell(cell.algorithm, seed)
+            ..cell
         }),
         Figure::ArxivDataset => {
             let gigabytes = ARXIV_DATASETS_GB.map(|gb| gb * scale.data());
-            all(&ends_if(is_quick, &gigabytes), &|cell, gb| Cell {
+            arxiv(&ends_if(is_quick, &gigabytes), &|cell, gb| Cell {
                 rows: rows(gb, ARXIV_ROW_BYTES),
-                ..scale.arxiv_cell(cell.algorithm, seed)
+                ..cell
             })
         }
         Figure::Transactions => some(&Algorithm::VIRTUAL, &THREADS, &|cell, threads| {

@@ -32,6 +32,7 @@ fn of_figure(study: &Study<'_>, figure: Figure) -> Vec<Row> {
             "max_us": figures.max_us(),
             "taken": figures.taken_us_max(),
             "memory": memory_ratio(&point.cell, figures),
+            "update_bytes": update_bytes(&point.cell),
             "visible_taken": figures.taken_us_max().max(LEAST_WAIT_US),
             "visible_wait": figures.longest_wait().max(LEAST_WAIT_US),
             "longest_reads": figures.reads_quiet.max.max(figures.reads_during.max),
@@ -40,6 +41,15 @@ fn of_figure(study: &Study<'_>, figure: Figure) -> Vec<Row> {
         with(row(&point.cell, figures), more)
     });
     points.collect()
+}
+
+/// Bytes that an update writes.
+const fn update_bytes(cell: &Cell) -> usize {
+    match (cell.fields, cell.items) {
+        (_, true) => 4,
+        (true, false) => 8,
+        (false, false) => cell.row_bytes,
+    }
 }
 
 /// The most memory by the data's.

@@ -5,6 +5,7 @@ use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 use tarn_study::{Algorithm, Turn};
 
+use super::cell::Cell;
 use crate::error::Result;
 
 /// Accesses that are made at most; the client goes round.
@@ -43,17 +44,29 @@ impl Stream {
     }
 }
 
+/// The part of a row that an update writes: all of it, or fields or items in turn.
+enum Part {
+    Whole,
+    Field(usize),
+    Item(usize),
+}
+
 /// Applies accesses to an array.
 pub(super) struct Updates {
     whole: Vec<u64>,
-    field: Option<usize>,
+    part: Part,
     value: u64,
 }
 
 impl Updates {
-    /// Of rows of that many fields; of whole rows, or of fields in turn.
-    pub(super) fn new(row_fields: usize, of_fields: bool) -> Updates {
-        Updates { whole: vec![0; row_fields], field: of_fields.then_some(0), value: 0 }
+    /// Those of a cell.
+    pub(super) fn new(cell: &Cell) -> Updates {
+        let part = match (cell.fields, cell.items) {
+            (_, true) => Part::Item(0),
+            (true, _) => Part::Field(0),
+            _ => Part::Whole,
+        };
+        Updates { whole: vec![0; cell.row_bytes / 8], part, value: 0 }
     }
 
     /// Updates each of the rows.
@@ -62,12 +75,16 @@ impl Updates {
         for &row in rows {
             self.value += 1;
             // The rows and the fields are the array's own.
-            let _written = match &mut self.field {
-                Some(field) => {
+            let _written = match &mut self.part {
+                Part::Field(field) => {
                     *field = if *field + 1 == self.whole.len() { 0 } else { *field + 1 };
                     turn.write_field(row as usize, *field, self.value)
                 }
-                None => {
+                Part::Item(item) => {
+                    *item = if *item + 1 == self.whole.len() * 2 { 0 } else { *item + 1 };
+                    turn.write_item(row as usize, *item, self.value as u32)
+                }
+                Part::Whole => {
                     self.whole[0] = self.value;
                     turn.write(row as usize, &self.whole)
                 }

@@ -88,7 +88,7 @@ fn run_ticks<A: Algorithm>(
     let fields = cell.row_bytes / 8;
     let since_start = |now: Instant| (now - start).as_secs_f64() * 1e6;
     let mut ticks = Vec::new();
-    let mut updates = Updates::new(fields, cell.fields);
+    let mut updates = Updates::new(cell);
     let mut sum = 0_u64;
     let mut is_last = false;
     for number in 0.. {
@@ -229,6 +229,7 @@ mod tests {
             checkpoints: 1,
             ticks_between: 1,
             fields: false,
+            items: false,
             dump: false,
             threads: 1,
             huge_pages: false,

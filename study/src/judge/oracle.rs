@@ -50,10 +50,29 @@ const FIELDS_LOG2_MAX: u32 = if cfg!(miri) { 2 } else { 9 };
 /// Writes since the last cut after which a client gives way to the others between its turns.
 const AHEAD: usize = if cfg!(miri) { 20 } else { 3000 };
 
-/// A field that was written, or with `field` none a whole row.
+/// A part of a row.
+#[derive(Clone, Copy)]
+enum Part {
+    Whole,
+    Field(usize),
+    /// Half a field.
+    Item(usize),
+}
+
+impl Part {
+    fn draw(rng: &mut StdRng, fields: usize) -> Part {
+        match rng.random_range(0..10) {
+            0..3 => Part::Whole,
+            3..7 => Part::Field(rng.random_range(0..fields)),
+            _ => Part::Item(rng.random_range(0..fields * 2)),
+        }
+    }
+}
+
+/// A part of a row that was written.
 struct Written {
     row: usize,
-    field: Option<usize>,
+    part: Part,
     value: u64,
 }
 
@@ -63,9 +82,14 @@ impl Written {
     }
 
     fn play(&self, model: &mut [Vec<u64>]) {
-        match self.field {
-            Some(field) => model[self.row][field] = self.value,
-            None => {
+        match self.part {
+            Part::Field(field) => model[self.row][field] = self.value,
+            Part::Item(item) => {
+                let mut halves = [model[self.row][item / 2] as u32, (model[self.row][item / 2] >> 32) as u32];
+                halves[item % 2] = self.value as u32;
+                model[self.row][item / 2] = u64::from(halves[1]) << 32 | u64::from(halves[0]);
+            }
+            Part::Whole => {
                 for field in 0..model[self.row].len() {
                     model[self.row][field] = self.field_of(field);
                 }
@@ -124,11 +148,12 @@ fn write_and_read<A: Algorithm>(
         let mut notes = notes.lock().expect("who notes does not panic");
         for _ in 0..rng.random_range(1..20) {
             value += 1;
-            let field = rng.random_bool(0.7).then(|| rng.random_range(0..shape.fields));
-            let written = Written { row: access.row(&mut rng, &rows), field, value };
-            match field {
-                Some(field) => turn.write_field(written.row, field, value),
-                None => {
+            let part = Part::draw(&mut rng, shape.fields);
+            let written = Written { row: access.row(&mut rng, &rows), part, value };
+            match part {
+                Part::Field(field) => turn.write_field(written.row, field, value),
+                Part::Item(item) => turn.write_item(written.row, item, value as u32),
+                Part::Whole => {
                     (0..shape.fields).for_each(|field| buffer[field] = written.field_of(field));
                     turn.write(written.row, &buffer)
                 }

@@ -56,13 +56,15 @@ impl<'r> Study<'r> {
         })
     }
 
-    /// The cells of a figure that were measured, with their figures.
+    /// The cells of a figure that were measured, with their figures. Items had 8 bytes before 2026-11-29:
+    /// such a result stands where there is none with 4.
     pub(crate) fn measured(&self, figure: Figure) -> Vec<(Point, &'r Figures)> {
-        let planned = points(figure, self.scale, self.seed);
-        planned
-            .into_iter()
-            .filter_map(|point| self.results.find(&point.cell).map(|figures| (point, figures)))
-            .collect()
+        let find = |Point { x, cell }: Point| {
+            let before = Cell { items: false, ..cell.clone() };
+            let found = [cell, before].into_iter().find_map(|cell| Some((self.results.find(&cell)?, cell)));
+            found.map(|(figures, cell)| (Point { x, cell }, figures))
+        };
+        points(figure, self.scale, self.seed).into_iter().filter_map(find).collect()
     }
 
     /// The number of measured cells of a figure, and the number of all its cells.

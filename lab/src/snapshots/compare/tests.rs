@@ -29,7 +29,7 @@ fn a_report_has_every_figure_and_table() {
     for id in ["figure-10-dataset", "figure-10-row", "figure-10-updates", "figure-10-skew"] {
         assert_eq!(charts(id), 4, "{id}");
     }
-    assert_eq!(["arxiv-updates", "arxiv-dataset", "arxiv-fork"].map(charts), [11, 4, 2]);
+    assert_eq!(["arxiv-updates", "arxiv-dataset", "arxiv-fork"].map(charts), [14, 4, 2]);
     let others = ["trigger", "figure-11", "figure-12", "reads-section", "fields-section"];
     assert_eq!(others.map(charts), [2, 2, 1, 1, 1]);
     assert_eq!(["flood-section", "figure-16"].map(charts), [1, 1]);
@@ -109,7 +109,7 @@ fn published(figure: Figure) -> Results {
     let value = |y: &str, point: &Point| {
         let (_, drawn) = printed.iter().find(|own| own.0 == y)?;
         let place = drawn.x.iter().position(|x| *x == point.x)?;
-        Some(drawn.lines[point.cell.algorithm.name()][place])
+        Some(drawn.lines.get(point.cell.algorithm.name())?[place])
     };
     let of = |point: Point| {
         let mean = value("mean_us / 1e3", &point)? * 1e3;
@@ -180,6 +180,23 @@ fn what_is_missing_or_not_a_number_is_left_out_and_said() {
     assert!(section(&page, "figure-12").contains("0 of 25 cells were measured"));
     assert_eq!(section(&page, "figure-12").matches("data-chart").count(), 0);
     assert_eq!(section(&page, "table-2-section").matches("<tr><td").count(), 7);
+}
+
+#[test]
+fn results_with_items_of_8_bytes_stand_where_there_are_none_of_4() {
+    let figure = Figure::ArxivUpdates;
+    let both = fixture::results(&[figure], Scale::Quick);
+    let item_bytes = |results: &Results| {
+        let study = Study { results, scale: Scale::Quick, seed: 1 };
+        let all: Vec<bool> = study.measured(figure).iter().map(|(point, _)| point.cell.items).collect();
+        (all.len(), all.iter().filter(|items| **items).count())
+    };
+    assert_eq!(item_bytes(&both), (20, 20));
+    let mut before = fixture::results(&[figure], Scale::Quick);
+    before.lines.iter_mut().skip(3).for_each(|line| line.cell.items = false);
+    assert_eq!(item_bytes(&before), (20, 3));
+    before.lines.extend(both.lines);
+    assert_eq!(item_bytes(&before), (20, 20));
 }
 
 #[test]
