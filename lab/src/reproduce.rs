@@ -112,7 +112,7 @@ const fn step(
 
 /// The figures of the study that are measured at the small scale.
 const SNAPSHOTS_SMALL: &str = "trace,repeats,transactions,flood,trigger,dataset,row,updates,skew,huge-pages,\
-                               others,arxiv-updates,arxiv-dataset,arxiv-flood";
+                               others,hot-cold,arxiv-updates,arxiv-dataset,arxiv-flood";
 
 /// The order: first the machine, then the papers', then the rest.
 const STEPS: [Step; 12] = [

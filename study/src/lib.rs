@@ -45,6 +45,7 @@
 //! | [`Naive`] | copies all rows | in place | 2 | all rows |
 //! | [`CopyOnUpdate`] | clears a bit a row | the first of a period copies the old row aside | 2 | all rows |
 //! | [`Fork`] | forks the process | in place; the kernel copies the page | up to 2 | all rows |
+//! | [`HotColdFork`] | forks the process | in place; the kernel copies the page | up to 2 | all rows |
 //! | [`ReturningFork`] | forks the process | in place; the kernel copies the page | up to 2 | all rows |
 //! | [`Zigzag`] | turns a bit a row | into the copy that the snapshot does not have | 2 | all rows |
 //! | [`PingPong`] | swaps two pointers | twice | 3 | what has changed |
@@ -111,6 +112,8 @@ mod judge;
 mod memory;
 pub mod mvcc;
 mod naive;
+#[cfg(not(loom))]
+mod pages;
 mod pair;
 pub mod paired;
 mod piggyback;
@@ -133,7 +136,7 @@ pub use array::{Array, Client, Snapshot, Snapshotter, Turn};
 pub use copy_on_update::CopyOnUpdate;
 pub use error::SnapshotError;
 #[cfg(not(loom))]
-pub use fork::{Fork, Forking, ReturningFork};
+pub use fork::{Fork, Forking, HotColdFork, ReturningFork};
 pub use hourglass::Hourglass;
 pub use naive::Naive;
 pub use piggyback::Piggyback;

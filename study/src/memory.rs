@@ -33,10 +33,16 @@ pub(crate) fn refused(shape: Shape, copies: usize) -> SnapshotError {
 
 /// `count` zeros for an array of this shape; an error if the allocator has no memory for them.
 pub(crate) fn zeros<T: Default>(count: usize, shape: Shape) -> Result<Vec<T>, SnapshotError> {
-    let mut zeros = Vec::new();
-    zeros.try_reserve_exact(count).map_err(|_| refused(shape, 1))?;
+    let mut zeros = reserved(count, shape)?;
     zeros.resize_with(count, T::default);
     Ok(zeros)
+}
+
+/// An empty list with room for `count` values, which nobody has touched.
+pub(crate) fn reserved<T>(count: usize, shape: Shape) -> Result<Vec<T>, SnapshotError> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(count).map_err(|_| refused(shape, 1))?;
+    Ok(list)
 }
 
 fn need_bytes(shape: Shape, copies: usize) -> u128 {

@@ -5,8 +5,12 @@
 //! behaviour. Loads and stores are relaxed, which costs nothing on present processors; each algorithm says
 //! what orders them.
 
+use std::mem::MaybeUninit;
+
 use crate::error::SnapshotError;
 use crate::memory;
+#[cfg(not(loom))]
+use crate::pages::{HUGE_BYTES, Pages};
 use crate::shape::Shape;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,15 +40,40 @@ impl Rows {
         Rows::aligned(shape, page_bytes / size_of::<u64>())
     }
 
+    /// All zeros: `hot` rows, and those behind them in their last huge page, in small pages, the others in
+    /// huge ones where the kernel has some.
+    #[cfg(not(loom))]
+    pub(crate) fn hot_and_cold(shape: Shape, hot: usize) -> Result<Rows, SnapshotError> {
+        let words_per_page = HUGE_BYTES / size_of::<u64>();
+        Rows::prepared(shape, words_per_page, |memory| {
+            let hot_words = (hot * shape.fields).next_multiple_of(words_per_page);
+            let (hot, cold) = memory.split_at_mut(hot_words.min(memory.len()));
+            Pages::Small.ask(hot)?;
+            Pages::Huge.ask(cold)
+        })
+    }
+
     fn aligned(shape: Shape, align_words: usize) -> Result<Rows, SnapshotError> {
+        Rows::prepared(shape, align_words, |_| Ok(()))
+    }
+
+    /// `prepare` is shown the memory of the rows before it is touched.
+    fn prepared(
+        shape: Shape,
+        align_words: usize,
+        prepare: impl FnOnce(&mut [MaybeUninit<AtomicU64>]) -> Result<(), SnapshotError>,
+    ) -> Result<Rows, SnapshotError> {
         let Shape { rows, fields } = shape;
         // Also for a copy that was not counted with others.
         memory::check(shape, 1)?;
         let refused = || memory::refused(shape, 1);
         let count = rows.checked_mul(fields).ok_or_else(refused)?;
         let padded = count.checked_next_multiple_of(align_words).ok_or_else(refused)?;
-        let words: Vec<AtomicU64> = memory::zeros(padded.saturating_add(align_words - 1), shape)?;
+        let all = padded.saturating_add(align_words - 1);
+        let mut words: Vec<AtomicU64> = memory::reserved(all, shape)?;
         let first = words.as_ptr().align_offset(align_words * size_of::<u64>()).min(align_words - 1);
+        prepare(&mut words.spare_capacity_mut()[first..][..padded])?;
+        words.resize_with(all, AtomicU64::default);
         Ok(Rows { words, first, count, fields })
     }
 

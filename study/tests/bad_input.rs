@@ -7,9 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tarn_study::vls::{self, StoreError};
 use tarn_study::{
-    Algorithm, Array, AsyncWriteProtection, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong,
-    PublishedCopyOnUpdate, PublishedHourglass, PublishedPiggyback, ReturningFork, Shape, SnapshotError,
-    WriteProtection, Zigzag,
+    Algorithm, Array, AsyncWriteProtection, CopyOnUpdate, Fork, HotColdFork, Hourglass, Naive, Piggyback,
+    PingPong, PublishedCopyOnUpdate, PublishedHourglass, PublishedPiggyback, ReturningFork, Shape,
+    SnapshotError, WriteProtection, Zigzag,
 };
 
 #[test]
@@ -41,6 +41,7 @@ fn rows_beyond_memory_are_refused() {
         refuses::<CopyOnUpdate>(rows);
         refuses::<Fork>(rows);
         refuses::<ReturningFork>(rows);
+        refuses::<HotColdFork>(rows);
         refuses::<Zigzag>(rows);
         refuses::<PingPong>(rows);
         refuses::<Hourglass>(rows);

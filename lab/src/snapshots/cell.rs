@@ -41,6 +41,8 @@ named! {
         AsyncWriteProtection = "WP-async" | "wp-async",
         /// Fork, whose child returns the pages that it has written.
         ReturningFork = "Fork-returns" | "fork-returns",
+        /// Fork, with hot rows in small pages and cold rows in huge ones.
+        HotColdFork = "Fork-hot-cold" | "fork-hot-cold",
         /// CALC.
         Calc = "CALC" | "calc",
         /// Virtual Hourglass.
@@ -71,6 +73,11 @@ impl Algorithm {
         Algorithm::AsyncWriteProtection,
         Algorithm::ReturningFork,
     ];
+
+    /// Those that need huge pages.
+    pub const fn is_in_huge_pages(self) -> bool {
+        matches!(self, Algorithm::HotColdFork)
+    }
 
     /// Those that take snapshots of transactions.
     pub const VIRTUAL: [Algorithm; 5] = *Algorithm::ALL.last_chunk().expect("they come last");
@@ -143,6 +150,9 @@ pub struct Cell {
     pub threads: usize,
     /// True if the rows are in huge pages.
     pub huge_pages: bool,
+    /// True if rows lie in the order in which they are popular; else popular rows are far apart.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_popularity: bool,
     /// The seed of the random choices.
     pub seed: u64,
 }
@@ -292,6 +302,9 @@ impl fmt::Display for Cell {
         if self.skew > 0.0 {
             write!(f, ", skew {}", self.skew)?;
         }
+        if self.by_popularity {
+            f.write_str(", popular rows first")?;
+        }
         f.write_str(if self.huge_pages { ", huge pages" } else { "" })
     }
 }
@@ -311,6 +324,11 @@ impl Cell {
     /// Bytes of the data.
     pub fn data_bytes(&self) -> u64 {
         (self.rows * self.row_bytes) as u64
+    }
+
+    /// True if the kernel must give huge pages for some of the rows.
+    pub const fn needs_huge_pages(&self) -> bool {
+        self.huge_pages || self.algorithm.is_in_huge_pages()
     }
 
     /// Measures it in another process of this program.

@@ -14,6 +14,7 @@ const fn costs(algorithm: Algorithm) -> (f64, f64, f64) {
         Algorithm::Naive => (20.0, 20_000.0, 2.0),
         Algorithm::CopyOnUpdate | Algorithm::PublishedCopyOnUpdate => (80.0, 2_000.0, 2.0),
         Algorithm::Fork => (21.0, 5_000.0, 1.5),
+        Algorithm::HotColdFork => (21.0, 500.0, 1.2),
         Algorithm::ReturningFork => (21.0, 5_000.0, 1.2),
         Algorithm::Zigzag => (100.0, 1_000.0, 2.0),
         Algorithm::PingPong => (120.0, 0.0, 3.0),

@@ -15,7 +15,7 @@ pub(super) fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Res
     let shape = Shape::new(cell.rows, cell.row_bytes)?;
     let (mut clients, mut snapshotter) = Array::<A>::new(shape, 1)?;
     let client = clients.remove(0);
-    let stream = Stream::new(cell.rows, cell.skew, cell.seed);
+    let stream = Stream::new(cell);
     snapshotter.take()?.traverse(look)?;
     let snapshots = || -> Result<()> {
         process::pin_thread(&[place.snapshotter_core])?;

@@ -2,8 +2,9 @@
 
 use tarn_study::transaction::{Calc, Cpr, PartialCalc, VirtualHourglass, VirtualPiggyback};
 use tarn_study::{
-    AsyncWriteProtection, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, PublishedCopyOnUpdate,
-    PublishedHourglass, PublishedPiggyback, ReturningFork, Shape, SnapshotError, WriteProtection, Zigzag,
+    AsyncWriteProtection, CopyOnUpdate, Fork, HotColdFork, Hourglass, Naive, Piggyback, PingPong,
+    PublishedCopyOnUpdate, PublishedHourglass, PublishedPiggyback, ReturningFork, Shape, SnapshotError,
+    WriteProtection, Zigzag,
 };
 
 use super::cell::{Algorithm, Cell, Figures, Place, Task};
@@ -22,7 +23,7 @@ pub fn run(cell: &str, place: &str) -> Result<()> {
 
 /// Measures a cell in this process.
 fn measure(cell: &Cell, place: &Place) -> Result<Figures> {
-    rustix::thread::disable_transparent_huge_pages(!cell.huge_pages)
+    rustix::thread::disable_transparent_huge_pages(!cell.needs_huge_pages())
         .doing(|| "choose the size of pages".to_owned())?;
     match (cell.task, cell.algorithm) {
         (Task::Transactions, Algorithm::Calc) => transactions::measure::<Calc>(cell),
@@ -43,6 +44,7 @@ fn measure(cell: &Cell, place: &Place) -> Result<Figures> {
         (_, Algorithm::WriteProtection) => measure_physical::<WriteProtection>(cell, place),
         (_, Algorithm::AsyncWriteProtection) => measure_physical::<AsyncWriteProtection>(cell, place),
         (_, Algorithm::ReturningFork) => measure_physical::<ReturningFork>(cell, place),
+        (_, Algorithm::HotColdFork) => measure_physical::<HotColdFork>(cell, place),
         (
             _,
             Algorithm::Calc
@@ -60,6 +62,7 @@ pub(super) fn refused(algorithm: Algorithm) -> Option<SnapshotError> {
     match algorithm {
         Algorithm::WriteProtection => <WriteProtection as tarn_study::Algorithm>::new(tiny).err(),
         Algorithm::AsyncWriteProtection => <AsyncWriteProtection as tarn_study::Algorithm>::new(tiny).err(),
+        Algorithm::HotColdFork => <HotColdFork as tarn_study::Algorithm>::new(tiny).err(),
         _ => None,
     }
 }

@@ -42,6 +42,8 @@ named! {
         Skew = "skew",
         /// 11: huge pages.
         HugePages = "huge-pages",
+        /// Pages of two sizes, which the study names as future work: by skew of the access.
+        HotCold = "hot-cold",
         /// 10, 12, 13, 15 and 18 of the arXiv text, in its setting: by updates in a tick.
         ArxivUpdates = "arxiv-updates",
         /// 11, 14, 17 and 19 of the arXiv text, in its setting: by size of the data.
@@ -111,6 +113,7 @@ impl Scale {
             checkpoints,
             ticks_between,
             huge_pages: false,
+            by_popularity: false,
             fields: false,
             items: false,
             dump: true,
@@ -167,6 +170,8 @@ const ROWS_BYTES: [f64; 5] = [64.0, 128.0, 256.0, 512.0, 1024.0];
 const UPDATES_PER_TICK: [f64; 5] = [16e3, 32e3, 64e3, 128e3, 256e3];
 const ARXIV_DATASETS_GB: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
 const SKEWS: [f64; 6] = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9];
+/// One is the study's; with the other, the arXiv text's, hardly an update meets a cold row.
+const HOT_COLD_SKEWS: [f64; 2] = [0.9, 2.0];
 const THREADS: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
 /// The data of figure 16 of the arXiv text.
 const FLOOD_GB: f64 = 8.0;
@@ -239,6 +244,20 @@ pub(super) fn points(figure: Figure, scale: Scale, seed: u64) -> Vec<Point> {
             let sizes = gigabytes.iter().flat_map(|gb| [(*gb, false), (*gb, true)]);
             let points = sizes.flat_map(|(gb, huge_pages)| {
                 some(&three, &[gb], &|cell, gb| Cell { rows: rows(gb, ROW_BYTES), huge_pages, ..cell })
+            });
+            points.collect()
+        }
+        Figure::HotCold => {
+            let points = HOT_COLD_SKEWS.into_iter().flat_map(|skew| {
+                let forks =
+                    [(Algorithm::Fork, false), (Algorithm::Fork, true), (Algorithm::HotColdFork, false)];
+                let cell = move |(algorithm, huge_pages)| Cell {
+                    huge_pages,
+                    skew,
+                    by_popularity: true,
+                    ..scale.cell(algorithm, seed)
+                };
+                forks.map(|fork| Point { x: skew, cell: cell(fork) })
             });
             points.collect()
         }

@@ -18,8 +18,15 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Accesses to `rows` rows, Zipfian with exponent `skew` and popular rows far apart; 0: uniform.
-    pub(super) fn new(rows: usize, skew: f64, seed: u64) -> Stream {
+    /// Those of a cell.
+    pub(super) fn new(cell: &Cell) -> Stream {
+        let place: fn(u64, u64) -> u32 = if cell.by_popularity { |rank, _| rank as u32 } else { scatter };
+        Stream::of(cell.rows, cell.skew, place, cell.seed)
+    }
+
+    /// Accesses to `rows` rows, Zipfian with exponent `skew`; 0: uniform. `place` is the row of a popularity
+    /// among so many.
+    fn of(rows: usize, skew: f64, place: fn(u64, u64) -> u32, seed: u64) -> Stream {
         let mut rng = SmallRng::seed_from_u64(seed);
         let count = (rows * 4).clamp(1 << 20, ACCESSES);
         let rows = u32::try_from(rows).expect("the study has fewer rows than 2^32");
@@ -27,7 +34,7 @@ impl Stream {
             (0..count).map(|_| rng.random_range(0..rows)).collect()
         } else {
             let zipf = Zipf::new(f64::from(rows), skew).expect("a plan has exponents that are positive");
-            (0..count).map(|_| scatter(zipf.sample(&mut rng) as u64 - 1, u64::from(rows))).collect()
+            (0..count).map(|_| place(zipf.sample(&mut rng) as u64 - 1, u64::from(rows))).collect()
         };
         Stream { rows: accesses, next: 0 }
     }
@@ -126,7 +133,7 @@ mod tests {
     #[test]
     fn the_skew_is_that_of_zipf() {
         // Of 100 rows with exponent 0.9 the most popular one has 1 / (sum of k^-0.9) of the accesses.
-        let mut stream = Stream::new(100, 0.9, 1);
+        let mut stream = Stream::of(100, 0.9, scatter, 1);
         let (mut popular, mut all) = (0, 0);
         stream.take(1_000_000, |rows| {
             popular += rows.iter().filter(|row| **row == 0).count();
@@ -138,8 +145,20 @@ mod tests {
     }
 
     #[test]
+    fn popular_rows_come_first_where_pages_have_two_sizes() {
+        use super::super::plan::{Figure, Scale, points};
+        for point in points(Figure::HotCold, Scale::Quick, 1) {
+            let mut hot = 0;
+            Stream::new(&point.cell).take(100_000, |rows| {
+                hot += rows.iter().filter(|row| (**row as usize) < point.cell.rows / 16).count();
+            });
+            assert!(hot > 60_000, "{}: {hot} of 100000 updates are of hot rows", point.cell);
+        }
+    }
+
+    #[test]
     fn the_client_goes_round() {
-        let mut stream = Stream::new(10, 0.0, 1);
+        let mut stream = Stream::of(10, 0.0, scatter, 1);
         let mut first = Vec::new();
         stream.take(5, |rows| first.extend_from_slice(rows));
         stream.take((1 << 20) - 5, |_| ());

@@ -111,15 +111,15 @@ impl Experiment for Snapshots {
     }
 
     fn prepare(&mut self, todo: &mut Vec<Cell>, report: &mut Report) -> Result<()> {
-        for algorithm in Algorithm::OTHERS {
+        for algorithm in Algorithm::ALL {
             let is_its = |cell: &Cell| cell.algorithm == algorithm;
             if let Some(why) = refused(algorithm).filter(|_| todo.iter().any(is_its)) {
                 let why = format!("this machine cannot run {}: {why}", algorithm.name());
                 leave_out(todo, is_its, &why, report)?;
             }
         }
-        if let Some(why) = machine::no_huge_pages().filter(|_| todo.iter().any(|cell| cell.huge_pages)) {
-            leave_out(todo, |cell| cell.huge_pages, &format!("no huge pages: {why}"), report)?;
+        if let Some(why) = machine::no_huge_pages().filter(|_| todo.iter().any(Cell::needs_huge_pages)) {
+            leave_out(todo, Cell::needs_huge_pages, &format!("no huge pages: {why}"), report)?;
         }
         Ok(())
     }

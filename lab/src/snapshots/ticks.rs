@@ -47,7 +47,7 @@ pub(super) fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Res
     let (mut clients, mut snapshotter) = Array::<A>::new(shape, 1)?;
     let client = clients.remove(0);
     let mut dir = CheckpointDir::new(&place.dir, shape);
-    let stream = Stream::new(cell.rows, cell.skew, cell.seed);
+    let stream = Stream::new(cell);
     // If snapshots show only changes, the first one has all rows, and is the base of the next.
     match (cell.dump, A::FULL) {
         (true, false) => snapshotter.take()?.checkpoint(&mut dir)?,
@@ -57,7 +57,7 @@ pub(super) fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Res
     let own = std::process::id();
     let resident_bytes = process::memory(own)?.resident_bytes;
     let (huge_bytes, page_table_bytes) = (process::huge_bytes(own), process::page_table_bytes(own));
-    if cell.huge_pages {
+    if cell.needs_huge_pages() {
         machine::check_huge_pages(huge_bytes, cell.data_bytes())?;
     }
 
@@ -233,13 +233,14 @@ mod tests {
             dump: false,
             threads: 1,
             huge_pages: false,
+            by_popularity: false,
             seed: 1,
         };
         let core = process::cores_allowed()[0];
         let place = Place { dir: std::env::temp_dir(), client_core: core, snapshotter_core: core };
         let shape = Shape::new(cell.rows, cell.row_bytes).unwrap();
         let (mut clients, _snapshotter) = Array::<Hourglass>::new(shape, 1).unwrap();
-        let stream = Stream::new(cell.rows, cell.skew, cell.seed);
+        let stream = Stream::new(&cell);
         // In a thread of its own, which stays on its core.
         let ran = std::thread::spawn(move || {
             run_ticks(clients.remove(0), stream, &cell, &place, Instant::now(), &AtomicBool::new(true))

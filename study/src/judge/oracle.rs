@@ -28,13 +28,13 @@ use rand::{Rng, SeedableRng};
 use super::mutant::{Faithful, Mutated, rejects};
 use crate::checkpoint::{CheckpointDir, CheckpointReader};
 use crate::{
-    Algorithm, Array, AsyncWriteProtection, Client, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback,
-    PingPong, PublishedCopyOnUpdate, PublishedHourglass, PublishedPiggyback, ReturningFork, Shape, Snapshot,
-    SnapshotError, Snapshotter, WriteProtection, Zigzag, copy_on_update, fork, hourglass, piggyback,
-    protection, published, zigzag,
+    Algorithm, Array, AsyncWriteProtection, Client, CopyOnUpdate, Fork, HotColdFork, Hourglass, Naive,
+    Piggyback, PingPong, PublishedCopyOnUpdate, PublishedHourglass, PublishedPiggyback, ReturningFork, Shape,
+    Snapshot, SnapshotError, Snapshotter, WriteProtection, Zigzag, copy_on_update, fork, hourglass,
+    piggyback, protection, published, zigzag,
 };
 
-/// Seeds and snapshots of each: with thirteen algorithms 18,850 snapshots.
+/// Seeds and snapshots of each: with fourteen algorithms 20,300 snapshots.
 const SEEDS: u64 = if cfg!(miri) { 1 } else { 29 };
 const SNAPSHOTS: usize = if cfg!(miri) { 3 } else { 50 };
 const CLIENTS_MAX: usize = if cfg!(miri) { 1 } else { 3 };
@@ -341,6 +341,8 @@ shown_as_at_the_cut! {
     #[cfg_attr(miri, ignore = "miri has one process")]
     fork_shows_the_array_at_the_cut: Fork,
     #[cfg_attr(miri, ignore = "miri has one process")]
+    hot_cold_fork_shows_the_array_at_the_cut: HotColdFork,
+    #[cfg_attr(miri, ignore = "miri has one process")]
     returning_fork_shows_the_array_at_the_cut: ReturningFork,
     zigzag_shows_the_array_at_the_cut: Zigzag,
     ping_pong_shows_the_array_at_the_cut: PingPong,
@@ -369,6 +371,9 @@ fn mutants_that_do_nothing_otherwise_pass() {
 fn checkpoints_of_forked_children_have_the_array_at_the_cut() {
     (0..SEEDS_OF_PIECES).for_each(|seed| {
         check_checkpoints::<Fork>(seed);
+        if !is_refused::<HotColdFork>() {
+            check_checkpoints::<HotColdFork>(seed);
+        }
         check_checkpoints::<Mutated<Faithful<ReturningFork>>>(seed);
     });
 }

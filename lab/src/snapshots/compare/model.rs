@@ -38,7 +38,8 @@ pub(crate) fn lines(algorithm: Algorithm, row_bytes: usize) -> Option<Lines> {
             lines(2 * row + 2, row + 1, row + 2, what)
         }
         // A page that the child has returned is not copied, which an update can meet at any row.
-        Algorithm::Fork | Algorithm::ReturningFork => {
+        // The first update of a cold page in 2 MiB copies all of it, and is not in the model.
+        Algorithm::Fork | Algorithm::ReturningFork | Algorithm::HotColdFork => {
             let page = 2 * PAGE_BYTES / LINE_BYTES;
             lines(page, row, page / 2, "the row; first of a page: the kernel reads and writes 4 KiB")
         }
