@@ -1,9 +1,14 @@
 //! Signals that ask the laboratory to end: Ctrl-C, `SIGTERM`, and the `SIGHUP` of a terminal that closes. The
 //! first one asks the experiment to stop, so that everything goes away with its guard; the second one ends
 //! the servers, takes away what is left, and ends the process.
+//!
+//! A terminal that closes sends `SIGHUP` twice: one comes from the kernel, one from the shell. Within a
+//! second they count once. Words that the terminal does not take any more are lost.
+
+#![deny(clippy::print_stderr, reason = "a panic where the terminal has closed would leave things behind")]
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -20,6 +25,8 @@ use crate::process;
 
 /// The exit code of a process that Ctrl-C ended.
 pub const EXIT_CODE: u8 = 130;
+/// `SIGHUP`s within this time are those of one terminal that closes.
+const HANG_UP: Duration = Duration::from_secs(1);
 /// A directory is removed in this many attempts: a process that was ended may still write there.
 const REMOVALS: usize = 3;
 
@@ -35,28 +42,58 @@ static LEFTOVERS: Leftovers = Leftovers(Mutex::new(Vec::new()));
 /// Starts to listen for Ctrl-C, for `SIGTERM`, and for `SIGHUP` unless it is ignored, as `nohup` has it.
 pub fn listen() {
     let listening = || -> io::Result<()> {
-        let (told, teller) = UnixStream::pair()?;
-        let hangs_up = !process::ignores(std::process::id(), SIGHUP);
-        for signal in [SIGINT, SIGTERM].into_iter().chain(hangs_up.then_some(SIGHUP)) {
-            flag::register(signal, ASKED_TO_STOP.clone())?;
-            low_level::pipe::register(signal, teller.try_clone()?)?;
+        let counted = || {
+            let is_first = SIGNALS.fetch_add(1, Ordering::Relaxed) == 0;
+            if !is_first && !IS_PATIENT.load(Ordering::Relaxed) {
+                clean_up_and_exit();
+            }
+        };
+        listen_for(&[SIGINT, SIGTERM], move |_| counted())?;
+        if !process::ignores(std::process::id(), SIGHUP) {
+            let mut hang_ups = HangUps::default();
+            listen_for(&[SIGHUP], move |now| {
+                if hang_ups.is_new(now) {
+                    counted();
+                }
+            })?;
         }
-        std::thread::Builder::new().name("signals".to_owned()).spawn(move || count(told))?;
         Ok(())
     };
     if let Err(error) = listening() {
-        eprintln!("cannot listen for signals: {error}");
+        let _ = writeln!(io::stderr(), "cannot listen for signals: {error}");
     }
 }
 
-/// Counts signals, of which each sends a byte.
-fn count(mut told: UnixStream) {
-    let mut byte = [0];
-    while told.read_exact(&mut byte).is_ok() {
-        let is_first = SIGNALS.fetch_add(1, Ordering::Relaxed) == 0;
-        if !is_first && !IS_PATIENT.load(Ordering::Relaxed) {
-            clean_up_and_exit();
+/// Has a thread take notice of each signal, which sends it a byte.
+fn listen_for(signals: &[i32], mut notice: impl FnMut(Instant) + Send + 'static) -> io::Result<()> {
+    let (mut told, teller) = UnixStream::pair()?;
+    for signal in signals {
+        flag::register(*signal, ASKED_TO_STOP.clone())?;
+        low_level::pipe::register(*signal, teller.try_clone()?)?;
+    }
+    let listen = move || {
+        while told.read_exact(&mut [0]).is_ok() {
+            notice(Instant::now());
         }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(listen).map(|_| ())
+}
+
+/// Tells a terminal that closes from its repetition.
+#[derive(Debug, Default)]
+struct HangUps {
+    /// The last one that was new.
+    last: Option<Instant>,
+}
+
+impl HangUps {
+    /// True if a `SIGHUP` that comes now repeats none.
+    fn is_new(&mut self, now: Instant) -> bool {
+        let is_new = self.last.is_none_or(|last| now.saturating_duration_since(last) >= HANG_UP);
+        if is_new {
+            self.last = Some(now);
+        }
+        is_new
     }
 }
 
@@ -75,7 +112,7 @@ fn clean_up_and_exit() -> ! {
     for dir in DIRECTORIES.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         let is_gone = |_: &usize| fs::remove_dir_all(dir).is_ok() || !dir.exists();
         if dir.exists() && (0..REMOVALS).find(is_gone).is_none() {
-            eprintln!("{} could not be removed", dir.display());
+            let _ = writeln!(io::stderr(), "{} could not be removed", dir.display());
         }
     }
     low_level::exit(EXIT_CODE.into())
@@ -201,6 +238,13 @@ pub fn wait_for<T>(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_terminal_that_closes_counts_once_and_a_later_one_again() {
+        let (mut hang_ups, start) = (HangUps::default(), Instant::now());
+        let at = [0, 5, 999, 1000, 1500, 2500].map(|ms| start + Duration::from_millis(ms));
+        assert_eq!(at.map(|at| hang_ups.is_new(at)), [true, false, false, true, false, true]);
+    }
 
     #[test]
     fn each_leftover_is_taken_away_once_and_nothing_is_made_meanwhile() {

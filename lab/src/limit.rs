@@ -3,8 +3,10 @@
 //! version 2 a group with processes gives no memory to its children, so that the server's lies below one that
 //! is above, as a rule beside the laboratory's: what bounds that one alone does not bound the server.
 
+#![deny(clippy::print_stderr, reason = "a panic where the terminal has closed would leave things behind")]
+
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
@@ -96,7 +98,7 @@ fn remove(dir: &Path) {
             _ => return,
         }
     }
-    eprintln!("{} could not be removed", dir.display());
+    let _ = writeln!(io::stderr(), "{} could not be removed", dir.display());
 }
 
 fn end_all(dir: &Path) {
@@ -158,7 +160,6 @@ fn parent(lines: &str, root: &Path) -> std::result::Result<(PathBuf, Files), Str
 pub(crate) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use std::io::Write;
 
     /// True if the machine lets this process make a group with memory of its own, in the simplest way.
     /// Otherwise it says so: the reader must not believe that it was tested.

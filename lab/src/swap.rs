@@ -1,9 +1,11 @@
 //! A place to swap to, which goes away with its guard: a file, or a device of compressed memory. Both need
 //! root.
 
+#![deny(clippy::print_stderr, reason = "a panic where the terminal has closed would leave things behind")]
+
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -101,7 +103,7 @@ fn reset(path: &Path, controls: &Path) -> Result<()> {
 /// Says that something stays, if it does.
 fn say(path: &Path, removed: Result<()>) {
     if let Err(error) = removed {
-        eprintln!("{} could not be removed: {error}", path.display());
+        let _ = writeln!(io::stderr(), "{} could not be removed: {error}", path.display());
     }
 }
 
@@ -175,7 +177,6 @@ fn remove_left_behind(dir: &Path) -> Result<()> {
 pub(crate) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use std::io::Write;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
     const BYTES: u64 = 1 << 20;

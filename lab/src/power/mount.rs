@@ -1,6 +1,9 @@
 //! The files as a mounted file system, by FUSE.
 
+#![deny(clippy::print_stderr, reason = "a panic where the terminal has closed would leave things behind")]
+
 use std::ffi::OsStr;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,7 +70,7 @@ impl PowerDisk {
         let (rng, own) = (SmallRng::seed_from_u64(seed), path.to_owned());
         let unmounted = Leftover::new(move || {
             if let Err(error) = unmount(&own) {
-                eprintln!("{} could not be unmounted: {error}", own.display());
+                let _ = writeln!(io::stderr(), "{} could not be unmounted: {error}", own.display());
             }
         });
         Ok(PowerDisk { files, held, rng, _unmounted: unmounted, _session: session })
@@ -354,12 +357,11 @@ impl Filesystem for Mounted {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use std::io::Write;
 
     #[test]
     fn a_disk_that_is_in_use_without_power_is_unmounted() {
         if let Err(why) = is_available() {
-            let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+            let _ = writeln!(io::stderr(), "SKIPPED: {why}");
             return;
         }
         let dir = tempfile::tempdir().unwrap();
