@@ -131,10 +131,14 @@ impl Leftovers {
     }
 
     fn add(&self, take_away: TakeAway) -> u64 {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        self.lock().push((number, take_away));
-        number
+        add_to(&mut self.lock(), take_away)
+    }
+
+    /// Makes a thing and adds it: nothing is taken away in between.
+    fn add_made<T>(&self, make: impl FnOnce() -> Result<(T, TakeAway)>) -> Result<(T, u64)> {
+        let mut all = self.lock();
+        let (thing, take_away) = make()?;
+        Ok((thing, add_to(&mut all, take_away)))
     }
 
     fn take(&self, number: u64) {
@@ -144,6 +148,14 @@ impl Leftovers {
             take_away();
         }
     }
+}
+
+/// Adds a thing. Returns its number.
+fn add_to(leftovers: &mut Vec<(u64, TakeAway)>, take_away: TakeAway) -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    leftovers.push((number, take_away));
+    number
 }
 
 /// Takes all away in the order in which they were made, as their guards do: a group goes before the swap of
@@ -163,6 +175,18 @@ impl Leftover {
     /// REQUIRES: `take_away` neither makes nor drops such a guard.
     pub fn new(take_away: impl FnOnce() + Send + 'static) -> Leftover {
         Leftover(LEFTOVERS.add(Box::new(take_away)))
+    }
+
+    /// Makes a thing together with its guard, for one that can only be taken away once it is there. No signal
+    /// comes in between: a second one waits, or has come and this waits for the end of the process. Without
+    /// the thing there is no guard.
+    ///
+    /// REQUIRES: neither `make` nor what takes the thing away makes or drops such a guard.
+    pub fn made<T, U: FnOnce() + Send + 'static>(
+        make: impl FnOnce() -> Result<(T, U)>,
+    ) -> Result<(T, Leftover)> {
+        let boxed = || make().map(|(thing, take_away)| (thing, Box::new(take_away) as TakeAway));
+        LEFTOVERS.add_made(boxed).map(|(thing, number)| (thing, Leftover(number)))
     }
 }
 
@@ -267,6 +291,24 @@ mod tests {
             leftovers.take(number);
         }
         assert_eq!(*taken.lock().unwrap(), "bac");
+    }
+
+    #[test]
+    fn nothing_is_taken_away_between_a_thing_and_its_guard() {
+        let leftovers: &'static Leftovers = Box::leak(Box::new(Leftovers(Mutex::default())));
+        let is_there = Arc::new(AtomicBool::new(false));
+        let own = is_there.clone();
+        let made = leftovers.add_made(|| {
+            own.store(true, Ordering::Relaxed);
+            assert!(leftovers.0.try_lock().is_err(), "a signal would have to wait");
+            Ok(((), Box::new(move || own.store(false, Ordering::Relaxed)) as TakeAway))
+        });
+        let ((), number) = made.unwrap();
+        assert!(is_there.load(Ordering::Relaxed));
+        leftovers.take(number);
+        assert!(!is_there.load(Ordering::Relaxed));
+        let failed = leftovers.add_made::<()>(|| Err(LabError::Interrupted));
+        assert!(failed.is_err() && leftovers.lock().is_empty());
     }
 
     #[test]

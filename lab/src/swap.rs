@@ -56,10 +56,12 @@ impl Swap {
     /// Swaps to a device of compressed memory that nobody uses.
     pub fn zram(bytes: u64) -> Result<Swap> {
         need_root()?;
-        let controls = take_device(Path::new(DEVICES), |size| fs::write(size, bytes.to_string()))?;
-        let path = Path::new("/dev").join(controls.file_name().unwrap_or_default());
-        let own = path.clone();
-        let removed = Leftover::new(move || say(&own, reset(&own, &controls)));
+        let (path, removed) = Leftover::made(|| {
+            let controls = take_device(Path::new(DEVICES), |size| fs::write(size, bytes.to_string()))?;
+            let path = Path::new("/dev").join(controls.file_name().unwrap_or_default());
+            let own = path.clone();
+            Ok((path, move || say(&own, reset(&own, &controls))))
+        })?;
         turn_on(&path)?;
         Ok(Swap { _removed: removed, _lock: None })
     }

@@ -65,14 +65,18 @@ impl PowerDisk {
             vec![MountOption::FSName("tarn-power".to_owned()), MountOption::NoAtime, MountOption::NoSuid];
         config.n_threads = Some(THREADS);
         let held = Held::default();
-        let session = fuser::spawn_mount(Mounted(files.clone(), held.clone()), path, &config)
-            .doing(|| format!("mount a disk that loses power at {}", path.display()))?;
-        let (rng, own) = (SmallRng::seed_from_u64(seed), path.to_owned());
-        let unmounted = Leftover::new(move || {
-            if let Err(error) = unmount(&own) {
-                let _ = writeln!(io::stderr(), "{} could not be unmounted: {error}", own.display());
-            }
-        });
+        let own = path.to_owned();
+        let (session, unmounted) = Leftover::made(|| {
+            let session = fuser::spawn_mount(Mounted(files.clone(), held.clone()), path, &config)
+                .doing(|| format!("mount a disk that loses power at {}", path.display()))?;
+            let take_away = move || {
+                if let Err(error) = unmount(&own) {
+                    let _ = writeln!(io::stderr(), "{} could not be unmounted: {error}", own.display());
+                }
+            };
+            Ok((session, take_away))
+        })?;
+        let rng = SmallRng::seed_from_u64(seed);
         Ok(PowerDisk { files, held, rng, _unmounted: unmounted, _session: session })
     }
 
