@@ -133,7 +133,7 @@ fn so_many_requests_are_sent_as_were_asked_for() {
     let address = server(|requests, stream| stream.write_all(&b"+PONG\r\n".repeat(requests)));
     let result = ping(address, Pace::Closed { pipeline: 16 }, Until::Requests(1000)).unwrap();
     assert_eq!(result.groups[0].requests, 1000);
-    assert_eq!(result.groups[0].errors, 0);
+    assert_eq!(result.groups[0].errors.count(), 0);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn joined_requests_count_as_one() {
 fn error_replies_fail_the_run() {
     let address = server(|requests, stream| stream.write_all(&b"-ERR not today\r\n".repeat(requests)));
     let result = ping(address, Pace::Closed { pipeline: 2 }, Until::Requests(10)).unwrap();
-    assert_eq!(result.groups[0].errors, 10);
+    assert_eq!(result.groups[0].errors.count(), 10);
     let error = result.check().unwrap_err().to_string();
     assert!(error.contains("ERR not today"), "{error}");
 }

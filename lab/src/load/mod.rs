@@ -2,6 +2,7 @@
 //! loop.
 
 mod connection;
+mod errors;
 mod keys;
 mod plan;
 mod replies;
@@ -11,6 +12,7 @@ mod run;
 mod slowest;
 mod watch;
 
+pub use errors::Errors;
 pub use keys::{KeyChoice, Keys, scatter};
 pub use plan::{Group, Load, Pace, Until};
 pub use request::{Arg, Mix, Request, key_text};

@@ -1,9 +1,8 @@
-//! Counts the replies of one connection, and keeps the first error.
+//! Counts the replies of one connection, and its errors by their texts.
 
 use tarn_resp::{ReplyKind, ReplySkimmer};
 
-/// The longest error text that is kept, in bytes.
-const ERROR_BYTES_MAX: usize = 200;
+use super::errors::Errors;
 
 /// Passes over replies, however the stream is cut into pieces.
 #[derive(Debug, Default)]
@@ -12,9 +11,7 @@ pub(super) struct Replies {
     /// The beginning of a line that was cut off.
     rest: Vec<u8>,
     /// Replies that were errors.
-    pub(super) errors: u64,
-    /// The text of the first of them.
-    pub(super) first_error: Option<String>,
+    pub(super) errors: Errors,
 }
 
 impl Replies {
@@ -43,18 +40,10 @@ impl Replies {
             match self.skimmer.next_reply(bytes, &mut passed).ok()? {
                 None => return Some((ended, passed)),
                 Some(ReplyKind::Push) => continue,
-                Some(ReplyKind::Error) => self.note_error(&bytes[begin..passed]),
+                Some(ReplyKind::Error) => self.errors.add(&bytes[begin..passed], 1),
                 Some(ReplyKind::Value | ReplyKind::Null) => {}
             }
             ended += 1;
-        }
-    }
-
-    fn note_error(&mut self, reply: &[u8]) {
-        self.errors += 1;
-        if self.first_error.is_none() {
-            let text = &reply[..reply.len().min(ERROR_BYTES_MAX)];
-            self.first_error = Some(String::from_utf8_lossy(text).trim().to_owned());
         }
     }
 }
@@ -72,8 +61,8 @@ mod tests {
             let mut replies = Replies::default();
             let ended: u32 =
                 STREAM.chunks(size).map(|piece| replies.take(piece).expect("it is the protocol")).sum();
-            assert_eq!((ended, replies.errors), (7, 1), "pieces of {size}");
-            assert_eq!(replies.first_error.as_deref(), Some("-ERR no"));
+            assert_eq!(ended, 7, "pieces of {size}");
+            assert_eq!(replies.errors.texts().collect::<Vec<_>>(), [("-ERR no", 1)]);
         }
     }
 }

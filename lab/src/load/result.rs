@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use super::errors::Errors;
 use super::watch::Watched;
 use crate::error::{LabError, Result};
 
@@ -15,9 +16,7 @@ pub struct GroupResult {
     /// Requests answered within the measured time.
     pub requests: u64,
     /// Error replies, in the warm-up too.
-    pub errors: u64,
-    /// The text of one of them.
-    pub first_error: Option<String>,
+    pub errors: Errors,
     /// Latencies in nanoseconds: of batches in a closed loop, of requests in an open one.
     pub latency_ns: Histogram<u64>,
     /// Requests a second over the measured time.
@@ -55,13 +54,11 @@ pub struct LoadResult {
 impl LoadResult {
     /// Fails if any reply was an error.
     pub fn check(self) -> Result<LoadResult> {
-        match self.groups.iter().find(|group| group.errors > 0) {
-            Some(group) => {
-                let text = group.first_error.as_deref().unwrap_or("?");
-                Err(LabError::Reply(format!(
-                    "{} error replies to {}, such as: {text}",
-                    group.errors, group.name
-                )))
+        let first = self.groups.iter().find_map(|group| Some((group, group.errors.first()?)));
+        match first {
+            Some((group, text)) => {
+                let (count, name) = (group.errors.count(), group.name);
+                Err(LabError::Reply(format!("{count} error replies to {name}, such as: {text}")))
             }
             None => Ok(self),
         }

@@ -19,6 +19,7 @@ use rustix::time::{
 };
 
 use super::connection::{Begun, Connection};
+use super::errors::Errors;
 use super::plan::{Load, Pace, Until};
 use super::request::Source;
 use super::result::{GroupResult, LoadResult, Tally};
@@ -383,8 +384,7 @@ impl Runner {
             GroupResult {
                 name: worker.name,
                 requests: worker.replies / u64::from(worker.replies_each),
-                errors: mine().map(|connection| connection.replies.errors).sum(),
-                first_error: mine().find_map(|connection| connection.replies.first_error.clone()),
+                errors: mine().fold(Errors::default(), |all, own| all.join(&own.replies.errors)),
                 rate: worker.replies as f64 / f64::from(worker.replies_each) / seconds,
                 latency_ns: worker.latency_ns,
             }

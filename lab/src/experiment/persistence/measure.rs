@@ -147,15 +147,19 @@ fn end(trial: &mut Trial, cell: &Cell, error: LabError) -> Result<String> {
     if cell.limit().is_some() { trial.out_of_memory(error) } else { Err(trial.reason(error)) }
 }
 
-/// Counts the replies that refused for lack of memory, which are a result; other error replies are none.
+/// Counts the replies that refused for lack of memory, which are a result. Others are none, however many
+/// refused before them: what was measured beside them is not a server that lacks memory.
 fn note_errors(figures: &mut Figures, result: &LoadResult, kills: u64) -> Result<()> {
-    let firsts = || result.groups.iter().filter_map(|group| group.first_error.as_deref());
-    let errors: u64 = result.groups.iter().map(|group| group.errors).sum();
-    if let Some(other) = firsts().find(|text| !is_refusal(text, kills)) {
+    let all = result.groups.iter().flat_map(|group| group.errors.texts());
+    let (refusals, others): (Vec<_>, Vec<_>) = all.partition(|(text, _)| is_refusal(text, kills));
+    let sum = |counted: &[(&str, u64)]| counted.iter().map(|(_, count)| count).sum::<u64>();
+    if let Some((other, _)) = others.first() {
+        let errors = sum(&others);
         return Err(LabError::Reply(format!("{errors} error replies, such as: {other}")).of_cell());
     }
-    figures.errors += errors;
-    figures.first_error = figures.first_error.take().or(firsts().next().map(str::to_owned));
+    figures.errors += sum(&refusals);
+    let first = refusals.first().map(|(text, _)| (*text).to_owned());
+    figures.first_error = figures.first_error.take().or(first);
     Ok(())
 }
 
@@ -237,17 +241,16 @@ fn start(times: &Times, trial: &mut Trial, figures: &mut Figures) -> Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::{GroupResult, Tally, Watched};
+    use crate::load::{Errors, GroupResult, Tally, Watched};
 
     #[test]
     fn error_replies_are_a_result_only_where_they_refuse_for_lack_of_memory() {
-        let result = |first_error: &str| LoadResult {
+        let with = |errors: Errors| LoadResult {
             elapsed: Duration::ZERO,
             groups: vec![GroupResult {
                 name: "threads",
                 requests: 1,
-                errors: 2,
-                first_error: Some(first_error.to_owned()),
+                errors,
                 latency_ns: hdrhistogram::Histogram::new(3).expect("three digits are few enough"),
                 rate: 0.0,
             }],
@@ -257,13 +260,25 @@ mod tests {
             tally: Tally::default(),
             watched: Watched::default(),
         };
+        let result = |replies: &[(&str, u64)]| {
+            let mut errors = Errors::default();
+            replies.iter().for_each(|(text, count)| errors.add(text.as_bytes(), *count));
+            with(errors)
+        };
         let mut figures = Figures::default();
         let oom = "-OOM command not allowed when used memory > 'maxmemory'.";
-        assert!(note_errors(&mut figures, &result(oom), 0).is_ok());
+        assert!(note_errors(&mut figures, &result(&[(oom, 2)]), 0).is_ok());
         assert_eq!((figures.errors, figures.first_error.as_deref()), (2, Some(oom)));
         let full = "-MISCONF Errors writing to the AOF file: No space left on device";
-        let refused = note_errors(&mut figures, &result(full), 1);
-        assert!(matches!(refused, Err(LabError::LeftOut { failed: true, .. })), "{refused:?}");
+        // After refusals for lack of memory, too.
+        for replies in [&[(full, 3)][..], &[(oom, 5), (full, 3)]] {
+            let Err(LabError::LeftOut { why, failed: true }) = note_errors(&mut figures, &result(replies), 1)
+            else {
+                panic!("other error replies are no result");
+            };
+            assert!(why.contains("3 error replies, such as: -MISCONF Errors"), "{why}");
+        }
+        assert_eq!(figures.errors, 2);
     }
 
     #[test]
