@@ -240,7 +240,8 @@ pub(crate) struct Target {
     pub note: String,
     /// The promise that it judges, with the page that makes it: `README: each query is as of one instant`.
     pub promise: String,
-    /// True if a value that is not a number is left out; otherwise it misses the target.
+    /// True if a value that is not a number is left out; otherwise it misses the target. A ratio to 0 is left
+    /// out in any case.
     pub optional: bool,
 }
 

@@ -159,10 +159,17 @@ impl Rows {
 
     /// The values of an expression.
     pub(crate) fn values(&self, row: &Row, expression: &str) -> Evaluated {
-        let mut reader = Reader { rows: self, row, rest: expression, whole: false };
+        let mut reader = Reader { rows: self, row, rest: expression, whole: false, by_zero: false };
         let values = reader.sum()?;
         let rest = reader.rest.trim_start();
         if rest.is_empty() { Ok(values) } else { Err(Fault::NotUnderstood(rest.to_owned())) }
+    }
+
+    /// True if an expression has no value because it divides by 0: what it needs was measured.
+    pub(crate) fn divides_by_zero(&self, row: &Row, expression: &str) -> bool {
+        let mut reader = Reader { rows: self, row, rest: expression, whole: false, by_zero: false };
+        let values = reader.sum();
+        reader.by_zero && values.is_ok_and(|values| !middle(&values).is_finite())
     }
 
     /// The value of an expression; `NaN` if there is none.
@@ -173,7 +180,7 @@ impl Rows {
     /// The least and the greatest of several values of an expression. A `median` in it is of values that
     /// count here one by one.
     pub(crate) fn spread(&self, row: &Row, expression: &str) -> Option<[f64; 2]> {
-        let mut reader = Reader { rows: self, row, rest: expression, whole: true };
+        let mut reader = Reader { rows: self, row, rest: expression, whole: true, by_zero: false };
         let values = reader.sum().ok()?.into_iter().filter(|value| value.is_finite());
         let values: Vec<f64> = values.collect();
         let end = |of: fn(f64, f64) -> f64| values.iter().copied().reduce(of);
@@ -304,6 +311,8 @@ struct Reader<'r> {
     rest: &'r str,
     /// True if a `median` leaves its values as they are.
     whole: bool,
+    /// True once a measured number was divided by 0.
+    by_zero: bool,
 }
 
 impl Reader<'_> {
@@ -320,6 +329,8 @@ impl Reader<'_> {
         let mut left = self.factor()?;
         while let Some(sign) = self.sign(&[" * ", " / "]) {
             let right = self.factor()?;
+            let divides = sign == " / " && right.contains(&0.0);
+            self.by_zero |= divides && left.iter().any(|value| value.is_finite());
             left = pairs(&left, &right, |a, b| if sign == " * " { a * b } else { a / b });
         }
         Ok(left)
@@ -466,6 +477,12 @@ mod tests {
         assert_eq!(of("speed"), Err(Fault::NotUnderstood("speed".to_owned())));
         assert_eq!(of("rate rate"), Err(Fault::NotUnderstood("rate".to_owned())));
         assert!(of("none").unwrap()[0].is_nan() && of("none.part").unwrap()[0].is_nan());
+        let by_zero = |expression: &str| rows.divides_by_zero(&rows.all[0], expression);
+        let zero = "(rate - 4)";
+        assert!(by_zero(&format!("rate / {zero}")) && by_zero(&format!("1 + {zero} / {zero}")));
+        for other in ["rate / none", "none / 1", "rate@other / 0", "rate / rate", "none / 0"] {
+            assert!(!by_zero(other), "{other}");
+        }
         assert!(matches!(of("(rate"), Err(Fault::NotUnderstood(_))));
         let text = rows.fill(&rows.all[0], "{variant}: {rate / 8:%}, {none:x}, {taken.s:s}; {size}");
         assert_eq!(text, "a: +50.0 %, not measured, 3.00 (1.00 to 8.00); 10");

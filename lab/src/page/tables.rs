@@ -49,7 +49,7 @@ fn columns(rows: &Rows, part: &str, table: &Table) -> Vec<Vec<String>> {
     table.columns.iter().flat_map(of).collect()
 }
 
-/// Judges the targets; those that were not measured are left out.
+/// Judges the targets; those that were not measured, or whose ratio does not exist, are left out.
 pub(crate) fn judge(list: &List, rows: &Rows) -> Vec<Goal> {
     let mut goals = Vec::new();
     for target in &list.targets {
@@ -67,9 +67,12 @@ pub(crate) fn judge(list: &List, rows: &Rows) -> Vec<Goal> {
     goals
 }
 
+/// A value that was not measured misses its target, unless it may be missing. A ratio to 0 says nothing of
+/// the target, however it was measured.
 fn is_judged(target: &Target, rows: &Rows, row: &Row) -> bool {
     let is_compared = rows.values(row, &target.value) != Err(Fault::NoRow);
-    is_compared && (!target.optional || rows.number(row, &target.value).is_finite())
+    let may_lack = target.optional || rows.divides_by_zero(row, &target.value);
+    is_compared && (!may_lack || rows.number(row, &target.value).is_finite())
 }
 
 /// The targets that cannot be judged here, at all or in cells that were left out, each with the reason.
@@ -113,6 +116,7 @@ fn lacking(rows: &Rows, alone: &[&Row], value: &str) -> Vec<String> {
     let of = |row: &&Row| {
         let why = match others().find(|other| rows.other(row, other).is_none()) {
             Some(other) => format!("nothing to compare with was measured: {other}"),
+            None if rows.divides_by_zero(row, value) => "there is no ratio to 0".to_owned(),
             None => "there is no such value".to_owned(),
         };
         // As of one that failed, the whole reason is its kind.
@@ -351,6 +355,22 @@ mod tests {
         let reasons: Vec<String> =
             unjudged(&optional, &optional.rows(vec![none])).into_iter().map(|(_, why)| why).collect();
         assert_eq!(reasons, ["1 cell, there is no such value (b)"]);
+        // Nor is a ratio to 0, whose parts were measured. A value that was not measured misses its target.
+        let row = |a: &str, y: Option<f64>| {
+            let row = json!({ "part": "p", "a": a, "y": y });
+            row.as_object().unwrap().clone()
+        };
+        let beside_zero = |y: Option<f64>| list.rows(vec![row("b", y), row("other", Some(0.0))]);
+        for y in [104.0, 0.0] {
+            let own = beside_zero(Some(y));
+            assert!(judge(&list, &own).is_empty());
+            assert_eq!(said(&own), ["…: … s 2 cells, there is no ratio to 0 (b; other)"]);
+        }
+        let own = beside_zero(None);
+        let judged = judge(&list, &own);
+        let met: Vec<_> = judged.iter().map(|goal| (&*goal.what, goal.is_met())).collect();
+        assert_eq!(met, [("b: – s", false)]);
+        assert_eq!(said(&own), ["…: … s 1 cell, there is no ratio to 0 (other)"]);
         let many = |name| gone(name, "no room: 3 MB", json!({ "part": "p" }));
         rows.left_out = ["c", "d", "e", "f"].map(many).to_vec();
         assert_eq!(said(&rows), ["…: … s 4 cells, no room (c; d; e; and 1 more)", alone]);
