@@ -97,10 +97,13 @@ fn families_are_measured_beside_a_peer() {
     assert!(rates.sum::<f64>() > 0.0);
 }
 
-/// The error of a command line.
+/// The error of a command line, which leaves no results where they are by default: tests run in the source.
 fn error_of(words: &[&str]) -> String {
-    let words = [&["tarn-lab"], words].concat();
-    tarn_lab::execute(LabCli::parse_from(words)).unwrap_err().to_string()
+    let left = || std::fs::read_dir("lab-results").map_or(0, Iterator::count);
+    let (before, all) = (left(), [&["tarn-lab"], words].concat());
+    let error = tarn_lab::execute(LabCli::parse_from(all)).unwrap_err().to_string();
+    assert_eq!(left(), before, "{words:?} leaves results: --json");
+    error
 }
 
 #[test]
@@ -350,7 +353,10 @@ fn maxmemory_bounds_the_loads_of_who_has_it_only() {
     let runs = runs_of("persistence", &[&own[..], &more].concat());
     let cells: Vec<_> = runs.iter().map(|run| (&run["server"], &run["parameters"]["part"])).collect();
     assert!(cells.len() == 2 && cells.iter().all(|own| *own.0 == "redis-server" && *own.1 == "load"));
-    let refused = error_of(&["run", "vtc", "--quick", "--tarn", "/bin/sh", "--short-by", "maxmemory"]);
+    let dir = tempfile::tempdir().unwrap();
+    let json = text(&dir.path().join("runs.jsonl"));
+    let own = ["run", "vtc", "--quick", "--tarn", "/bin/sh", "--short-by", "maxmemory", "--json", &json];
+    let refused = error_of(&own);
     assert_eq!(refused, "vtc has no --short-by maxmemory: it bounds no child process");
 }
 
