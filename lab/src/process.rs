@@ -301,6 +301,8 @@ mod tests {
     use super::*;
     use std::io::Read;
 
+    use signal_hook::consts::{SIGHUP, SIGTERM, SIGUSR1, SIGUSR2};
+
     #[test]
     fn own_memory_and_time_can_be_read() {
         let memory = memory(std::process::id()).unwrap();
@@ -325,11 +327,12 @@ mod tests {
     #[test]
     fn a_process_says_which_signals_it_ignores() {
         let mut shell = Command::new("sh");
-        shell.args(["-c", "trap '' HUP; echo; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        shell.args(["-c", "trap '' HUP USR2; echo; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = shell.spawn().unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        let ignored = [signal_hook::consts::SIGHUP, signal_hook::consts::SIGTERM];
-        assert_eq!(ignored.map(|signal| ignores(child.id(), signal)), [true, false]);
+        // The first one has the lowest bit, wherever it is looked for.
+        let signals = [SIGHUP, SIGUSR2, SIGTERM, SIGUSR1];
+        assert_eq!(signals.map(|signal| ignores(child.id(), signal)), [true, true, false, false]);
         drop(child.stdin.take());
         child.wait().unwrap();
     }
