@@ -135,7 +135,10 @@ impl Leftovers {
     }
 
     /// Makes a thing and adds it: nothing is taken away in between.
-    fn add_made<T>(&self, make: impl FnOnce() -> Result<(T, TakeAway)>) -> Result<(T, u64)> {
+    fn add_made<T, E>(
+        &self,
+        make: impl FnOnce() -> std::result::Result<(T, TakeAway), E>,
+    ) -> std::result::Result<(T, u64), E> {
         let mut all = self.lock();
         let (thing, take_away) = make()?;
         Ok((thing, add_to(&mut all, take_away)))
@@ -182,9 +185,9 @@ impl Leftover {
     /// the thing there is no guard.
     ///
     /// REQUIRES: neither `make` nor what takes the thing away makes or drops such a guard.
-    pub fn made<T, U: FnOnce() + Send + 'static>(
-        make: impl FnOnce() -> Result<(T, U)>,
-    ) -> Result<(T, Leftover)> {
+    pub fn made<T, U: FnOnce() + Send + 'static, E>(
+        make: impl FnOnce() -> std::result::Result<(T, U), E>,
+    ) -> std::result::Result<(T, Leftover), E> {
         let boxed = || make().map(|(thing, take_away)| (thing, Box::new(take_away) as TakeAway));
         LEFTOVERS.add_made(boxed).map(|(thing, number)| (thing, Leftover(number)))
     }
@@ -298,7 +301,7 @@ mod tests {
         let leftovers: &'static Leftovers = Box::leak(Box::new(Leftovers(Mutex::default())));
         let is_there = Arc::new(AtomicBool::new(false));
         let own = is_there.clone();
-        let made = leftovers.add_made(|| {
+        let made = leftovers.add_made(|| -> Result<_> {
             own.store(true, Ordering::Relaxed);
             assert!(leftovers.0.try_lock().is_err(), "a signal would have to wait");
             Ok(((), Box::new(move || own.store(false, Ordering::Relaxed)) as TakeAway))
@@ -307,7 +310,7 @@ mod tests {
         assert!(is_there.load(Ordering::Relaxed));
         leftovers.take(number);
         assert!(!is_there.load(Ordering::Relaxed));
-        let failed = leftovers.add_made::<()>(|| Err(LabError::Interrupted));
+        let failed = leftovers.add_made::<(), _>(|| Err(LabError::Interrupted));
         assert!(failed.is_err() && leftovers.lock().is_empty());
     }
 

@@ -57,8 +57,11 @@ impl MemoryLimit {
         remove_left_behind(&parent);
         let dir = parent.join(format!("{PREFIX}{}-{:x}", std::process::id(), rand::random::<u32>()));
         let own = dir.clone();
-        let limit = MemoryLimit { dir, files, _removed: Leftover::new(move || remove(&own)) };
-        fs::create_dir(&limit.dir).map_err(|error| format!("{}: {error}", parent.display()))?;
+        let ((), removed) = Leftover::made(|| {
+            let made = fs::create_dir(&dir).map_err(|error| format!("{}: {error}", parent.display()));
+            made.map(|()| ((), move || remove(&own)))
+        })?;
+        let limit = MemoryLimit { dir, files, _removed: removed };
         let file = limit.dir.join(files.limit);
         fs::write(&file, bytes.to_string()).map_err(|error| format!("{}: {error}", file.display()))?;
         Ok(limit)

@@ -44,8 +44,10 @@ impl Swap {
         remove_left_behind(&dir)?;
         let path = dir.join(format!("{PREFIX}{:x}", rand::random::<u64>()));
         let own = path.clone();
-        let removed = Leftover::new(move || say(&own, remove_file(&own)));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).at(&path)?;
+        let (file, removed) = Leftover::made(|| -> Result<_> {
+            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).at(&path)?;
+            Ok((file, move || say(&own, remove_file(&own))))
+        })?;
         file.try_lock().at(&path)?;
         let place = || format!("reserve {} MB for swapping in {}", bytes >> 20, dir.display());
         fallocate(&file, FallocateFlags::empty(), 0, bytes).doing(place)?;
@@ -56,7 +58,7 @@ impl Swap {
     /// Swaps to a device of compressed memory that nobody uses.
     pub fn zram(bytes: u64) -> Result<Swap> {
         need_root()?;
-        let (path, removed) = Leftover::made(|| {
+        let (path, removed) = Leftover::made(|| -> Result<_> {
             let controls = take_device(Path::new(DEVICES), |size| fs::write(size, bytes.to_string()))?;
             let path = Path::new("/dev").join(controls.file_name().unwrap_or_default());
             let own = path.clone();

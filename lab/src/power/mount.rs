@@ -66,7 +66,7 @@ impl PowerDisk {
         config.n_threads = Some(THREADS);
         let held = Held::default();
         let own = path.to_owned();
-        let (session, unmounted) = Leftover::made(|| {
+        let (session, unmounted) = Leftover::made(|| -> Result<_> {
             let session = fuser::spawn_mount(Mounted(files.clone(), held.clone()), path, &config)
                 .doing(|| format!("mount a disk that loses power at {}", path.display()))?;
             let take_away = move || {
