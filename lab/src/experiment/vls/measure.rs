@@ -6,8 +6,18 @@
 //! ```
 //!
 //! Several writers share the server's cores, and several threads of queries the load's.
+//!
+//! A step of a query may begin in the measured time and end after it, as one over a server does, which is a
+//! whole query. Its rows count by its share of that time. So the load stays the same until it has ended:
+//!
+//! ```text
+//!   measured time      |───────────────────────|
+//!   a query         ──────┼──────────┼──────────────┤          the last step counts in part
+//!   others          ──┼──┼──┼──┼──┼──┼──┼──┼──┼──┼──┼┤         go on until all such steps have ended
+//!   writers         ·······························┤·┤         go on until all queries have
+//! ```
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -183,10 +193,22 @@ pub(super) struct Turn<'s, S> {
     queries: usize,
     updates: bool,
     begin: Barrier,
-    /// Warm: from now on it counts.
+    /// Within the measured time: it is warm, and what is done counts.
     counts: AtomicBool,
+    /// No query runs any more: the writers are to end.
     stops: AtomicBool,
+    /// Threads of queries that are in a step, or may begin one, of the measured time.
+    asking: AtomicUsize,
     time: Measuring,
+}
+
+/// A thread of queries until its steps of the measured time have ended, also by an error.
+struct Asking<'t>(&'t AtomicUsize);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The measured time of a turn.
@@ -251,7 +273,8 @@ impl<S: Subject> Turn<'_, S> {
         let threads = cell.threads.min(queries);
         let begin = Barrier::new(1 + threads + if updates { cell.writers } else { 0 });
         let (counts, stops, time) = (AtomicBool::new(false), AtomicBool::new(false), Measuring::default());
-        Turn { subject, setting, cell, queries, updates, begin, counts, stops, time }
+        let asking = AtomicUsize::new(threads);
+        Turn { subject, setting, cell, queries, updates, begin, counts, stops, asking, time }
     }
 
     /// Runs it. Returns its figures, and whether the updates had priority.
@@ -280,6 +303,9 @@ impl<S: Subject> Turn<'_, S> {
                 versions = versions.max(self.subject.kept());
             }
             let ended = *self.time.ended.get_or_init(Instant::now);
+            self.counts.store(false, Ordering::Relaxed);
+            let scanned: Vec<_> = scanners.into_iter().map(|scanner| scanner.join()).collect();
+            // Before anything fails: the writers would go on for ever.
             self.stops.store(true, Ordering::Relaxed);
             let (mut updates_per_s, mut latencies_us) = (0.0, Vec::new());
             let (mut preferred, mut asked) = (false, Asked::default());
@@ -289,8 +315,8 @@ impl<S: Subject> Turn<'_, S> {
                 latencies_us.extend(own.latencies_us);
                 preferred = granted;
             }
-            for scanner in scanners {
-                let own = scanner.join().expect("a query does not panic")?;
+            for own in scanned {
+                let own = own.expect("a query does not panic")?;
                 asked.rows += own.rows;
                 asked.times_us.extend(own.times_us);
             }
@@ -311,8 +337,10 @@ impl<S: Subject> Turn<'_, S> {
         Ok((figures, preferred))
     }
 
-    /// Runs the queries of a thread at the same time, and starts a new one for each that ends.
+    /// Runs the queries of a thread at the same time, and starts a new one for each that ends, until no
+    /// thread is in a step of the measured time.
     fn ask(&self, number: usize, threads: usize) -> Result<Asked> {
+        let mut asking = Some(Asking(&self.asking));
         let _pinned = alone_on(cores(&self.setting.load_cores, threads), &self.begin)?;
         let begin = || -> Result<(Running<'_>, Instant)> {
             let began = Instant::now();
@@ -321,13 +349,16 @@ impl<S: Subject> Turn<'_, S> {
         let own = (number..self.queries).step_by(threads);
         let mut queries = own.map(|_| begin().map(Some)).collect::<Result<Vec<_>>>()?;
         let mut asked = Asked::default();
-        while !self.stops.load(Ordering::Relaxed) {
+        while self.asking.load(Ordering::Relaxed) > 0 {
             for place in &mut queries {
                 let (query, began) = place.as_mut().expect("there is always one");
                 let from = Instant::now();
                 let (rows, goes_on) = query()?;
                 let to = Instant::now();
                 asked.rows += rows as f64 * self.time.share(from, to);
+                if self.time.ended.get().is_some() {
+                    drop(asking.take());
+                }
                 if goes_on {
                     continue;
                 }
@@ -367,8 +398,8 @@ pub(super) fn p95(times_us: &[f64]) -> f64 {
 /// The number of updates whose durations can be recorded.
 const LATENCIES: usize = 1 << 20;
 
-/// Updates records, as often as it can or at its share of the cell's rate, until the turn ends. Updates
-/// before the measured time are left out.
+/// Updates records, as often as it can or at its share of the cell's rate, until it stops. Updates before and
+/// after the measured time, in which it counts, are left out.
 pub(super) fn write(
     writer: &mut impl Update,
     cell: &Cell,
@@ -383,7 +414,7 @@ pub(super) fn write(
     let mut latencies_us = vec![1.0; LATENCIES * usize::from(cell.rate != 0)];
     latencies_us.clear();
     let mut writer = Worker::new(writer, cell);
-    let (mut from, mut done) = (None, 0);
+    let (mut from, mut seconds, mut done): (Option<Instant>, Option<f64>, _) = (None, None, 0);
     let began = Instant::now();
     let mut intended = began;
     let gap = Duration::from_secs(cell.writers as u64).checked_div(cell.rate).unwrap_or_default();
@@ -392,15 +423,20 @@ pub(super) fn write(
         intended += gap.mul_f64(rng.random());
     }
     while !stops.load(Ordering::Relaxed) {
-        if from.is_none() && counts.load(Ordering::Relaxed) {
-            from = Some(Instant::now());
-            done = 0;
+        match (from, counts.load(Ordering::Relaxed)) {
+            (None, true) => {
+                from = Some(Instant::now());
+                done = 0;
+            }
+            (Some(from), false) if seconds.is_none() => seconds = Some(from.elapsed().as_secs_f64()),
+            _ => {}
         }
+        let is_over = seconds.is_some();
         if cell.rate == 0 {
             for _ in 0..UPDATES_AT_ONCE {
                 writer.update(keys.next(&mut rng), &mut rng)?;
             }
-            done += UPDATES_AT_ONCE;
+            done += if is_over { 0 } else { UPDATES_AT_ONCE };
             continue;
         }
         if cell.writers == 1 {
@@ -410,13 +446,14 @@ pub(super) fn write(
             std::thread::sleep(intended.saturating_duration_since(Instant::now()));
         }
         writer.update(keys.next(&mut rng), &mut rng)?;
-        done += 1;
-        if from.is_some() {
+        done += u64::from(!is_over);
+        if from.is_some() && !is_over {
             latencies_us.push(intended.elapsed().as_secs_f64() * 1e6);
         }
         intended += gap;
     }
-    let seconds = from.map_or(0.0, |from| from.elapsed().as_secs_f64());
+    let all = || from.map_or(0.0, |from| from.elapsed().as_secs_f64());
+    let seconds = seconds.unwrap_or_else(all);
     writer.end(&mut rng)?;
     Ok(Written { done, seconds, latencies_us })
 }
@@ -425,7 +462,136 @@ pub(super) fn write(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::sync::atomic::AtomicU64;
+
+    use clap::Parser;
+
     use super::*;
+    use crate::experiment::vls::cell::{FULL, Part, Work};
+    use crate::interrupt;
+    use crate::setting::Options;
+
+    fn cell(rate: u32) -> Cell {
+        Cell {
+            part: Part::Served,
+            records: 100,
+            queries: 2,
+            share_percent: FULL,
+            rate,
+            work: Work::Field,
+            writers: 1,
+            threads: 2,
+            quick: true,
+        }
+    }
+
+    /// A store that nothing is written to: it is told of each update.
+    struct Told<F>(F);
+
+    impl<F: FnMut()> Update for Told<F> {
+        fn update(&mut self, _: u64, _: &mut SmallRng) -> Result<()> {
+            (self.0)();
+            Ok(())
+        }
+
+        fn move_to(&mut self, _: u64, _: u64) -> Result<()> {
+            Ok(())
+        }
+
+        fn remove(&mut self, _: u64) -> Result<()> {
+            Ok(())
+        }
+
+        fn insert(&mut self, _: u64, _: &mut SmallRng) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn updates_after_the_measured_time_are_done_and_not_counted() {
+        for rate in [0, 1_000_000] {
+            let (counts, stops, mut done) = (AtomicBool::new(true), AtomicBool::new(false), 0);
+            let mut writer = Told(|| {
+                done += 1;
+                counts.store(done < UPDATES_AT_ONCE, Ordering::Relaxed);
+                stops.store(done >= 3 * UPDATES_AT_ONCE, Ordering::Relaxed);
+            });
+            let written = write(&mut writer, &cell(rate), 7, &counts, &stops).unwrap();
+            assert_eq!((written.done, done), (UPDATES_AT_ONCE, 3 * UPDATES_AT_ONCE), "{rate} a second");
+            let latencies = if rate == 0 { 0 } else { UPDATES_AT_ONCE };
+            assert_eq!(written.latencies_us.len() as u64, latencies);
+            assert!(written.seconds > 0.0);
+        }
+    }
+
+    /// Queries of one step. The first one ends when it has seen others and updates after the measured time.
+    #[derive(Default)]
+    struct Watched {
+        turn: OnceLock<&'static Turn<'static, Watched>>,
+        queries: AtomicU64,
+        updates: AtomicU64,
+        /// Others and updates went on.
+        is_beside: OnceLock<[bool; 2]>,
+    }
+
+    impl Watched {
+        /// Waits for the end of the measured time, and afterwards for another query and an update.
+        fn look(&self) -> Result<()> {
+            let (often, patience) = (Duration::from_millis(1), Duration::from_secs(20));
+            let turn = self.turn.get().expect("it runs");
+            interrupt::wait_for(often, patience, || Ok(turn.time.ended.get()))?.expect("it ends");
+            let seen = [&self.queries, &self.updates].map(|count| {
+                let then = count.load(Ordering::Relaxed);
+                let more = || Ok((count.load(Ordering::Relaxed) > then).then_some(()));
+                interrupt::wait_for(often, patience, more).map(|more| more.is_some())
+            });
+            let [others, updates] = seen;
+            let _ = self.is_beside.set([others?, updates?]);
+            Ok(())
+        }
+    }
+
+    impl Subject for Watched {
+        fn begin(&self) -> Result<Running<'_>> {
+            let is_first = self.queries.fetch_add(1, Ordering::Relaxed) == 0;
+            Ok(Box::new(move || {
+                if is_first {
+                    self.look()?;
+                }
+                Ok((1, false))
+            }))
+        }
+
+        fn writer(&self, _: usize) -> impl Update {
+            Told(move || _ = self.updates.fetch_add(1, Ordering::Relaxed))
+        }
+
+        fn kept(&self) -> u64 {
+            0
+        }
+
+        fn left(&self) -> u64 {
+            0
+        }
+    }
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn the_load_stays_until_the_steps_of_the_measured_time_have_ended() {
+        let words = ["vls", "--quick", "--seconds", "0.01", "--seed", "7"];
+        let setting = Setting::of(Vec::new(), Words::parse_from(words).options).unwrap();
+        let (setting, cell): (&Setting, &Cell) = (Box::leak(Box::new(setting)), Box::leak(Box::new(cell(0))));
+        let subject: &Watched = Box::leak(Box::<Watched>::default());
+        let turn: &Turn<'_, _> = Box::leak(Box::new(Turn::new(subject, setting, cell, cell.queries, true)));
+        assert!(subject.turn.set(turn).is_ok());
+        turn.run(0).unwrap();
+        assert_eq!(subject.is_beside.get(), Some(&[true, true]));
+    }
 
     #[test]
     fn a_step_counts_by_its_share_of_the_measured_time() {
