@@ -250,11 +250,11 @@ pub fn run(cli: LabCli) -> ExitCode {
         Ok(_) => ExitCode::SUCCESS,
         Err(_) if interrupt::asked() => {
             // A terminal that closed takes no words.
-            let _ = writeln!(std::io::stderr(), "interrupted");
+            tell!("interrupted");
             ExitCode::from(interrupt::EXIT_CODE)
         }
         Err(error) => {
-            eprintln!("error: {error}");
+            tell!("error: {error}");
             ExitCode::FAILURE
         }
     }
@@ -335,7 +335,7 @@ fn conduct<E: Experiment>(
     let broken = contract::run(experiment, path, wanted, again, &mut report)?;
     // A step of `reproduce` is packed and drawn there.
     if let Some(path) = path.filter(|_| std::env::var_os(reproduce::STEP).is_none()) {
-        eprintln!("drawn by: tarn lab report {} --json {}", E::NAME, path.display());
+        tell!("drawn by: tarn lab report {} --json {}", E::NAME, path.display());
     }
     Ok(Conclusion { goals_missed: report.finish()?, broken, strict, ..Conclusion::default() })
 }

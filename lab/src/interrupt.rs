@@ -5,10 +5,8 @@
 //! A terminal that closes sends `SIGHUP` twice: one comes from the kernel, one from the shell. Within a
 //! second they count once. Words that the terminal does not take any more are lost.
 
-#![deny(clippy::print_stderr, reason = "a panic where the terminal has closed would leave things behind")]
-
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -60,7 +58,7 @@ pub fn listen() {
         Ok(())
     };
     if let Err(error) = listening() {
-        let _ = writeln!(io::stderr(), "cannot listen for signals: {error}");
+        tell!("cannot listen for signals: {error}");
     }
 }
 
@@ -112,7 +110,7 @@ fn clean_up_and_exit() -> ! {
     for dir in DIRECTORIES.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         let is_gone = |_: &usize| fs::remove_dir_all(dir).is_ok() || !dir.exists();
         if dir.exists() && (0..REMOVALS).find(is_gone).is_none() {
-            let _ = writeln!(io::stderr(), "{} could not be removed", dir.display());
+            tell!("{} could not be removed", dir.display());
         }
     }
     low_level::exit(EXIT_CODE.into())

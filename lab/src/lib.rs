@@ -17,8 +17,12 @@
 //! # }
 //! ```
 
+#![deny(clippy::print_stderr, reason = "a panic where the terminal has closed would end a run: tell!")]
+
 #[macro_use]
 mod names;
+#[macro_use]
+mod tell;
 
 pub mod checkpoint;
 mod cli;

@@ -3,10 +3,8 @@
 //! version 2 a group with processes gives no memory to its children, so that the server's lies below one that
 //! is above, as a rule beside the laboratory's: what bounds that one alone does not bound the server.
 
-#![deny(clippy::print_stderr, reason = "a panic where the terminal has closed would leave things behind")]
-
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
@@ -101,7 +99,7 @@ fn remove(dir: &Path) {
             _ => return,
         }
     }
-    let _ = writeln!(io::stderr(), "{} could not be removed", dir.display());
+    tell!("{} could not be removed", dir.display());
 }
 
 fn end_all(dir: &Path) {
@@ -186,7 +184,7 @@ pub(crate) mod tests {
             }
         });
         if !may {
-            let _ = writeln!(io::stderr(), "SKIPPED: this process may make no control group with memory");
+            tell!("SKIPPED: this process may make no control group with memory");
         }
         may
     }

@@ -227,7 +227,7 @@ impl Report {
 
     /// Says what is left out, and writes a line of it.
     pub fn leave_out<C: Serialize>(&mut self, own: &LeftOut<C>) -> Result<()> {
-        eprintln!("left out: {}: {}", own.what, own.why);
+        tell!("left out: {}: {}", own.what, own.why);
         self.remark(LEFT_OUT, serde_json::to_value(own).expect("it is plain data"))
     }
 

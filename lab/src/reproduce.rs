@@ -308,7 +308,7 @@ pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<Outcome> {
                 steps[place..].iter().copied().filter(|own| !manifest.has(own.experiment)).collect();
             let left = pace.minutes_left(minutes(&todo, manifest.scale), minutes(&steps, manifest.scale));
             let left = HumanDuration(Duration::from_secs_f64(left * 60.0));
-            eprintln!("\n{name} ({} of {}), about {left} left", place + 1, steps.len());
+            tell!("\n{name} ({} of {}), about {left} left", place + 1, steps.len());
             let begun = Instant::now();
             match manifest.measure(step, args) {
                 Ok(()) => {
@@ -317,7 +317,7 @@ pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<Outcome> {
                 }
                 Err(error) => {
                     interrupt::check()?;
-                    eprintln!("error: {error}; the other experiments go on");
+                    tell!("error: {error}; the other experiments go on");
                     failed.push(name);
                 }
             }
@@ -325,7 +325,7 @@ pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<Outcome> {
         match draw(name, dir, pages) {
             Ok(own) => claims += &own,
             Err(error) => {
-                eprintln!("error: {name}: {error}; the other experiments go on");
+                tell!("error: {name}: {error}; the other experiments go on");
                 claims += &format!("\n## {name}\n\nCannot be judged here: {error}\n");
                 if !failed.contains(&name) {
                     failed.push(name);
@@ -342,7 +342,7 @@ pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<Outcome> {
     }
     manifest.print();
     if !failed.is_empty() {
-        eprintln!("failed: {}; the same command tries them again", failed.join(", "));
+        tell!("failed: {}; the same command tries them again", failed.join(", "));
     }
     let own = manifest.done.iter().filter(|own| steps.iter().any(|step| step.experiment == own.experiment));
     let cells_failed = if args.draw { 0 } else { own.map(Done::failed).sum() };
@@ -358,14 +358,14 @@ fn minutes(steps: &[&Step], scale: Scale) -> f64 {
 fn draw(name: &str, dir: &Path, pages: &Pages<'_>) -> Result<String> {
     let json = packed(dir, name);
     if !json.is_file() {
-        eprintln!("{name} is not measured in {}", dir.display());
+        tell!("{name} is not measured in {}", dir.display());
         return Ok(format!("\n## {name}\n\nCannot be judged here: not measured.\n"));
     }
     let mut done = Done { experiment: name.to_owned(), ..Done::default() };
     done.count(&json)?;
     if done.measurements == 0 && !done.left_out.is_empty() {
         let reasons = done.reasons();
-        reasons.iter().for_each(|reason| eprintln!("{reason}"));
+        reasons.iter().for_each(|reason| tell!("{reason}"));
         return Ok(format!("\n## {name}\n\nCannot be judged here: {}.\n", reasons.join("; ")));
     }
     write_rows(&json, &dir.join(format!("{name}.csv")))?;
@@ -535,7 +535,7 @@ impl Manifest {
             printed.add_row([&own.experiment, &minutes, &measurements, &left_out, &failed, &own.command]);
         }
         println!("{printed}");
-        self.done.iter().flat_map(Done::reasons).for_each(|reason| eprintln!("{reason}"));
+        self.done.iter().flat_map(Done::reasons).for_each(|reason| tell!("{reason}"));
     }
 }
 

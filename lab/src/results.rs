@@ -186,7 +186,7 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
         }
         if others > 0 {
             let path = path.display();
-            eprintln!("{path}: {others} measurements were made in another way and are left out");
+            tell!("{path}: {others} measurements were made in another way and are left out");
         }
         let is_in = |lines: &[Line<C, F>], own: &LeftOut<C>| {
             lines.iter().any(|line| match &own.cell {

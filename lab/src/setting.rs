@@ -156,7 +156,7 @@ impl Setting {
                 format!("{names}; server on cores {:?}, load on {:?}", self.server_cores, self.load_cores)
             }
         };
-        eprintln!(
+        tell!(
             "{experiment}: {servers}; data in {} ({}); scale {}{}; seed {}",
             self.dir.display(),
             self.file_system,
@@ -332,7 +332,7 @@ fn find_servers(options: &Options) -> Result<Vec<Subject>> {
             Some(path) => servers.push(Subject::new(Product::RedisServer, &path)),
             None if options.servers.is_empty() => {
                 let alone = if options.peers.is_empty() { ": there is nothing to compare with" } else { "" };
-                eprintln!("redis-server is not on the PATH{alone}");
+                tell!("redis-server is not on the PATH{alone}");
             }
             None => return Err(LabError::Arguments("redis-server is not on the PATH".to_owned())),
         }

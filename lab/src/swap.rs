@@ -1,11 +1,9 @@
 //! A place to swap to, which goes away with its guard: a file, or a device of compressed memory. Both need
 //! root.
 
-#![deny(clippy::print_stderr, reason = "a panic where the terminal has closed would leave things behind")]
-
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -107,7 +105,7 @@ fn reset(path: &Path, controls: &Path) -> Result<()> {
 /// Says that something stays, if it does.
 fn say(path: &Path, removed: Result<()>) {
     if let Err(error) = removed {
-        let _ = writeln!(io::stderr(), "{} could not be removed: {error}", path.display());
+        tell!("{} could not be removed: {error}", path.display());
     }
 }
 
@@ -217,7 +215,7 @@ pub(crate) mod tests {
         let on = swapped_to(&path).and_then(|()| run(Command::new("swapoff").arg(&path)));
         let _ = fs::remove_file(&path);
         if let Err(why) = &on {
-            let _ = writeln!(io::stderr(), "SKIPPED: the machine cannot swap to a file here: {why}");
+            tell!("SKIPPED: the machine cannot swap to a file here: {why}");
         }
         on.is_ok()
     }
@@ -258,7 +256,7 @@ pub(crate) mod tests {
         let size = Path::new(DEVICES).join("zram0/disksize");
         let is_free = || fs::read_to_string(&size).is_ok_and(|size| size.trim() == "0");
         if !rustix::process::geteuid().is_root() || !is_free() {
-            let _ = writeln!(io::stderr(), "SKIPPED: there is no free device of zram for this process");
+            tell!("SKIPPED: there is no free device of zram for this process");
             return;
         }
         let (swap, path) = (Swap::zram(16 << 20).unwrap(), Path::new("/dev/zram0"));

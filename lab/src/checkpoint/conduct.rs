@@ -140,7 +140,7 @@ impl<'t> Conductor<'t> {
             self.cue.check()?;
             if reply.is_error() {
                 // Such as: the old versions that it needs have no room.
-                eprintln!("a statement failed, and the stretch with SQL ends: {reply}");
+                tell!("a statement failed, and the stretch with SQL ends: {reply}");
             }
             if reply.is_error() || began.elapsed() >= time {
                 break;

@@ -292,7 +292,7 @@ pub fn run<E: Experiment>(
 /// A progress bar over the cells. It is hidden if there are none, or if they show their own progress.
 fn bar<E: Experiment>(cells: usize) -> ProgressBar {
     if cells == 0 || E::CONTINUES {
-        eprintln!("{cells} cells to measure");
+        tell!("{cells} cells to measure");
     }
     if cells == 0 || !E::CONTINUES {
         return ProgressBar::hidden();

@@ -133,7 +133,7 @@ pub(crate) fn run(mut options: setting::Options, own: &Options, results: &Path) 
     let (processor, build) = (Machine::look(Path::new("/")).processor, build());
     let known = stored.of(&processor, build).cloned();
     if known.is_none() && !own.store {
-        eprintln!("nothing is stored in {} for {processor}, {build} builds: --store", own.file.display());
+        tell!("nothing is stored in {} for {processor}, {build} builds: --store", own.file.display());
         return Ok(0);
     }
     options.servers = vec![Product::Tarn, Product::RedisServer];
@@ -160,7 +160,7 @@ pub(crate) fn run(mut options: setting::Options, own: &Options, results: &Path) 
     }
     let known = known.unwrap_or_default();
     for request in all.keys().filter(|request| !known.contains_key(*request)) {
-        eprintln!("not judged, as no ratio is stored of it: {request}");
+        tell!("not judged, as no ratio is stored of it: {request}");
     }
     judge(&all, &known, own.limit).into_iter().for_each(|goal| report.goal(goal));
     report.finish()

@@ -1,9 +1,6 @@
 //! The files as a mounted file system, by FUSE.
 
-#![deny(clippy::print_stderr, reason = "a panic where the terminal has closed would leave things behind")]
-
 use std::ffi::OsStr;
-use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,7 +68,7 @@ impl PowerDisk {
                 .doing(|| format!("mount a disk that loses power at {}", path.display()))?;
             let take_away = move || {
                 if let Err(error) = unmount(&own) {
-                    let _ = writeln!(io::stderr(), "{} could not be unmounted: {error}", own.display());
+                    tell!("{} could not be unmounted: {error}", own.display());
                 }
             };
             Ok((session, take_away))
@@ -365,7 +362,7 @@ mod tests {
     #[test]
     fn a_disk_that_is_in_use_without_power_is_unmounted() {
         if let Err(why) = is_available() {
-            let _ = writeln!(io::stderr(), "SKIPPED: {why}");
+            tell!("SKIPPED: {why}");
             return;
         }
         let dir = tempfile::tempdir().unwrap();

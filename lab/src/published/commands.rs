@@ -63,7 +63,7 @@ impl<R: SnapRow> Service<R> {
         self.last_failed = ended.is_err();
         match ended {
             Ok(()) => self.last_save = now_s(),
-            Err(error) => eprintln!("the dump failed: {error}"),
+            Err(error) => tell!("the dump failed: {error}"),
         }
     }
 

@@ -25,7 +25,7 @@ pub(super) fn dump_all<R: SnapRow>(
 ) {
     let pinned = Pinned::to(&settings.dumping_cores);
     if let Err(error) = &pinned {
-        eprintln!("the thread that dumps runs on all cores: {error}");
+        tell!("the thread that dumps runs on all cores: {error}");
     }
     for snapshot in snapshots {
         if ended.send(dump(&settings.dir, snapshot)).is_err() || waker.wake().is_err() {

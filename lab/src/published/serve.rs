@@ -102,7 +102,7 @@ impl<R: SnapRow> Loop<R> {
                 {
                     continue;
                 }
-                Err(error) => return eprintln!("a connection was not accepted: {error}"),
+                Err(error) => return tell!("a connection was not accepted: {error}"),
             };
             let free = self.connections.iter().position(Option::is_none);
             let place = free.unwrap_or(self.connections.len());

@@ -85,7 +85,7 @@ impl Snapshots {
         let dir = interrupt::temporary("tarn-snapshots-", &parent).at(parent)?;
         let client_core = cores[cores.len() - 1];
         let place = Place { dir: dir.path().to_owned(), client_core, snapshotter_core: cores[0] };
-        eprintln!(
+        tell!(
             "snapshots: {}; client on core {client_core}, snapshotter on {}; checkpoints in {} ({}); \
              results in {}",
             options.scale().name(),

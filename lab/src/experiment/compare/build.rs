@@ -77,7 +77,7 @@ impl Build {
 
 /// Builds a commit, and puts the executable where it is to be.
 fn build(repository: &Path, commit: &str, words: &str, cache: &Path, binary: &Path) -> Result<()> {
-    eprintln!("building {words} below {}", cache.display());
+    tell!("building {words} below {}", cache.display());
     let target = cache.join("target");
     let tree = Worktree::make(repository, commit)?;
     let built = Command::new("cargo")

@@ -78,7 +78,7 @@ fn measure(
     });
     let setting = Setting::of(servers.collect(), options)?;
     for (label, build) in std::iter::zip(LABELS, builds) {
-        eprintln!("{label}: {}", build.words);
+        tell!("{label}: {}", build.words);
     }
     setting.announce(NAME);
     let mut report = Report::new(NAME, setting.seed, &setting.dir, Some(path))?;

@@ -163,7 +163,7 @@ fn tarn(
     let reply = client.ask(&["SQL", "CREATE INDEX ON record (f0)"])?;
     if reply.is_error() {
         let note = format!("tarn has no index for SQL: {reply}");
-        eprintln!("{note}");
+        tell!("{note}");
         return report.note(&note);
     }
     wait_for_index(&mut client)?;

@@ -1,0 +1,9 @@
+//! Words for who looks on.
+
+/// Writes a line to the terminal. One that has closed takes none: the words are lost, and nothing ends.
+macro_rules! tell {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}
