@@ -137,11 +137,12 @@ impl Cell {
     }
 
     /// The directive by which the server compresses the files of the model, with its value; `None` if it
-    /// compresses none of them. A new directive, such as one for the log, is a line here.
+    /// compresses none of them.
     pub const fn compression(&self) -> Option<(&'static str, &'static str)> {
         match (self.model, self.is_tarn) {
-            // Tarn takes the directive, and ignores it.
+            // Tarn takes it for RDB files, and a checkpoint of its own format is as it was.
             (Model::Snapshot, _) => Some(("rdbcompression", "yes")),
+            (Model::LogPeriodical, true) => Some(("log-compression", "lz4")),
             _ => None,
         }
     }
@@ -245,6 +246,8 @@ pub struct Figures {
     pub errors: u64,
     /// One of them.
     pub first_error: Option<String>,
+    /// Processor time of the server in seconds, until all records were loaded, and written to its log.
+    pub loading_cpu_s: Option<f64>,
     /// The load of the records.
     pub load: Option<Stretch>,
     /// Updates and reads afterwards, half and half.

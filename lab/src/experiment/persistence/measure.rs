@@ -202,10 +202,13 @@ fn recovery(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) ->
     fill_silently(&trial.server, cell.records, inserts, setting.seed)?;
     look(trial, &mut figures)?;
     let updates = cell.records * ycsb::FIELDS * TURNS;
+    if cell.part == Part::Compression {
+        figures.loading_cpu_s = Some(trial.server.cpu_time()?.as_secs_f64());
+    }
     let files = if cell.part == Part::Fsync { FILES } else { 1 };
     let mut saved_s = Vec::new();
     for _ in 0..files {
-        if cell.model.logs() && cell.part != Part::Inserts {
+        if cell.model.logs() && !matches!(cell.part, Part::Inserts | Part::Compression) {
             let mix = ycsb::updates(100, KeyChoice::Uniform, cell.records);
             fill_silently(&trial.server, updates, mix, setting.seed)?;
         }
