@@ -26,10 +26,12 @@ const SERVERS: &str = "Servers, for experiments that measure some";
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct Options {
-    /// Everything small and short: a few seconds, for a look and for the tests. The figures mean little.
+    /// Everything small and short, for a look and for the tests: from a second to a few minutes, by the
+    /// experiment. The figures mean little.
     #[arg(long)]
     pub quick: bool,
-    /// Append the JSON lines to this file instead of printing them.
+    /// Append the JSON lines to this file. By default lab-results/NAME.jsonl; throughput, durability, memory
+    /// and recovery print them instead.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Put data directories under this one; it should be on the disk that is to be measured.
@@ -53,10 +55,12 @@ pub struct Options {
     /// Shrink the number of keys and records by this factor, between 0 and 1.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub scale: f64,
-    /// Repeat each measurement so often; the median counts. By default 3, with --quick 1.
+    /// Repeat each measurement so often; the median counts. By default 3 in most experiments (machine and
+    /// workers 5), with --quick 1.
     #[arg(long, value_name = "TIMES", value_parser = numbers::times)]
     pub repeats: Option<u32>,
-    /// Measure for this time each, after a warm-up of a fifth of it. By default 5, with --quick 0.3.
+    /// Measure for this time each, in most experiments after a short warm-up. The default is the experiment's
+    /// own, from 1 (machine) to 20 (ycsb-control), and with --quick much less.
     #[arg(long, value_name = "SECONDS", value_parser = numbers::seconds)]
     pub seconds: Option<f64>,
     /// The seed of keys, values and moments. By default drawn, and printed.

@@ -47,7 +47,7 @@ pub struct Options {
     #[command(flatten)]
     pub short: shortage::Options,
     /// The study's sizes, 1, 4 and 8 GB, and readings each second; by default a twenty-fifth of them, read
-    /// four times a second, and records are loaded for ten seconds at most.
+    /// five times a second, and records are loaded for ten seconds at most.
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
 }
