@@ -459,7 +459,11 @@ impl Manifest {
             format!("{}, {} cores, {}", machine.processor, machine.cores, machine.system)
         });
         let commit = if commit.is_empty() { "not recorded" } else { commit };
-        let times = if ended.is_empty() { String::new() } else { format!(", from {began} to {ended}") };
+        let times = match (began.is_empty(), ended.is_empty()) {
+            (_, true) => String::new(),
+            (true, false) => format!(", until {ended}"),
+            (false, false) => format!(", from {began} to {ended}"),
+        };
         format!("commit {commit}, seed {seed}{times}; machine: {machine}")
     }
 

@@ -164,7 +164,10 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
         for (number, text) in text.lines().enumerate() {
             let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {
                 let place = format!("{}, line {}", path.display(), number + 1);
-                LabError::Arguments(format!("{place}: {error}; is it a file of the laboratory's results?"))
+                LabError::Arguments(format!(
+                    "{place}: {error}; is it a file of the laboratory's results? \
+                     If a full disk or a kill cut its last line, remove that line"
+                ))
             })?;
             if value["experiment"] == experiment && value["case"] == NOTE {
                 notes.extend(value["figures"]["text"].as_str().map(str::to_owned));

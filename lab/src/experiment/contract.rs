@@ -292,7 +292,11 @@ pub fn run<E: Experiment>(
 /// A progress bar over the cells. It is hidden if there are none, or if they show their own progress.
 fn bar<E: Experiment>(cells: usize) -> ProgressBar {
     if cells == 0 || E::CONTINUES {
-        tell!("{cells} cells to measure");
+        let why = match cells {
+            0 => ": the results have all that is asked for (--again measures it again), or it does not exist",
+            _ => "",
+        };
+        tell!("{} to measure{why}", page::cells(cells));
     }
     if cells == 0 || !E::CONTINUES {
         return ProgressBar::hidden();
