@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args, Parser, Subcommand, ValueEnum};
 
 use crate::demo::{self, DemoArgs};
 use crate::error::{LabError, Result};
@@ -54,9 +54,11 @@ enum Command {
     /// Name the snapshot algorithm that fits a workload, from the results.
     Choose(snapshots::choose::Options),
     /// Compare two builds of Tarn by the processor time of a request. Exit code 2: the second costs more.
+    #[command(mut_args(|own| hidden(own, &["servers", "tarn", "redis_server", "peers"])))]
     Compare(Box<Asked<compare::Options>>),
     /// Hold the processor time of a request, by that of redis-server, against a stored ratio. Exit code 2:
     /// one is larger.
+    #[command(mut_args(|own| hidden(own, &["servers", "peers", "scale", "quick"])))]
     Ratios(Box<Asked<ratios::Options>>),
     /// Run all experiments in order, into a directory of results; a run that was stopped continues.
     Reproduce(ReproduceArgs),
@@ -65,6 +67,12 @@ enum Command {
         #[command(subcommand)]
         experiment: Box<Named>,
     },
+}
+
+/// An option, which the help does not offer if it is one of those that are refused.
+fn hidden(own: Arg, refused: &[&str]) -> Arg {
+    let is_refused = refused.contains(&own.get_id().as_str());
+    own.hide(is_refused)
 }
 
 /// The options that all experiments share, and those of one.
@@ -253,6 +261,8 @@ pub fn run(cli: LabCli) -> ExitCode {
             tell!("interrupted");
             ExitCode::from(interrupt::EXIT_CODE)
         }
+        // As of `head`.
+        Err(LabError::NoReader) => ExitCode::SUCCESS,
         Err(error) => {
             tell!("error: {error}");
             ExitCode::FAILURE
@@ -316,11 +326,16 @@ fn start<E: Experiment, O: Args>(
     }
     let setting =
         if E::HAS_SERVERS { Setting::new(options)? } else { Setting::without_servers(options, E::NAME)? };
-    setting.announce(E::NAME);
     let (seed, strict) = (setting.seed, setting.options.strict);
     let (path, dir) = (setting.options.json.clone(), setting.dir.clone());
     let wanted = Wanted { quick: setting.options.quick, full: false };
-    conduct(&mut experiment(setting, own), &dir, path.as_deref(), wanted, again, (seed, strict))
+    let mut announced = setting.clone();
+    let mut experiment = experiment(setting, own);
+    if !experiment.starts_servers() {
+        announced.servers.clear();
+    }
+    announced.announce(E::NAME);
+    conduct(&mut experiment, &dir, path.as_deref(), wanted, again, (seed, strict))
 }
 
 fn conduct<E: Experiment>(
@@ -375,6 +390,23 @@ mod tests {
             let cli = LabCli::try_parse_from(["tarn-lab", "run", "workers", &format!("--scale={scale}")]);
             let refused = execute(cli.expect("it is checked later")).expect_err(scale).to_string();
             assert_eq!(refused, "--scale is between 0 and 1");
+        }
+        for option in ["--load-core", "--server-cores"] {
+            let words = ["tarn-lab", "run", "vls", "--servers", "tarn", "--tarn", "/bin/sh", option, "1023"];
+            let refused = execute(LabCli::parse_from(words)).expect_err(option).to_string();
+            assert!(refused.starts_with(&format!("{option} 1023: the cores here are [")), "{refused}");
+        }
+    }
+
+    #[test]
+    fn no_help_offers_an_option_that_is_refused() {
+        for (name, refused, kept) in [
+            ("compare", &["--servers", "--tarn", "--redis-server", "--peer"][..], "--scale"),
+            ("ratios", &["--servers", "--peer", "--scale", "--quick"], "--redis-server"),
+        ] {
+            let help = LabCli::try_parse_from(["tarn-lab", name, "--help"]).expect_err("help").to_string();
+            let offered = |option: &str| help.contains(&format!("{option} ")) || help.contains(&format!("{option}\n"));
+            assert!(!refused.iter().any(|option| offered(option)) && offered(kept), "{help}");
         }
     }
 

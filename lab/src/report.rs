@@ -1,8 +1,8 @@
 //! The output of an experiment: one JSON line a run, a readable table, and for each goal whether it was met.
 
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::path::Path;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
@@ -158,37 +158,100 @@ impl Goal {
     }
 }
 
+/// True for a packed file.
+pub(crate) fn is_packed(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "zst")
+}
+
+/// The lines without a last one that a full disk or a kill has cut: it has no newline, and cannot be read.
+pub(crate) fn whole(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
+    let is_cut = serde_json::from_slice::<serde::de::IgnoredAny>(&text[end..]).is_err();
+    if is_cut { &text[..end] } else { text }
+}
+
+/// Where lines go.
+enum Lines {
+    /// To the end of a file, which is locked.
+    File(File, PathBuf),
+    Printed,
+}
+
+impl Lines {
+    /// The end of a file, which is made, with its directory. A cut line there is taken away.
+    fn of(path: &Path) -> Result<Lines> {
+        if is_packed(path) {
+            let path = path.display();
+            return Err(LabError::Arguments(format!(
+                "{path} is packed: results are measured into a file that is not, such as X.jsonl"
+            )));
+        }
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).at(parent)?;
+        }
+        let file = OpenOptions::new().create(true).append(true).open(path).at(path)?;
+        if !file.metadata().at(path)?.is_file() {
+            return Ok(Lines::File(file, path.to_owned()));
+        }
+        lock(&file, path)?;
+        let text = std::fs::read(path).at(path)?;
+        let whole = whole(&text);
+        if whole.len() < text.len() {
+            eprintln!("{}: its last line is cut, and is taken away", path.display());
+            file.set_len(whole.len() as u64).at(path)?;
+        } else if text.last().is_some_and(|last| *last != b'\n') {
+            (&file).write_all(b"\n").at(path)?;
+        }
+        Ok(Lines::File(file, path.to_owned()))
+    }
+
+    /// Writes a line, or nothing of it.
+    fn write(&mut self, line: &str) -> Result<()> {
+        match self {
+            Lines::File(file, path) => {
+                let before = file.metadata().at(&*path)?.len();
+                let written = file.write_all(line.as_bytes());
+                if written.is_err() {
+                    // A part that stays is found by whoever reads it.
+                    let _ = file.set_len(before);
+                }
+                written.doing(|| format!("write a line to {}", path.display()))
+            }
+            Lines::Printed => match io::stdout().write_all(line.as_bytes()) {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(LabError::NoReader),
+                written => written.doing(|| "print a line".to_owned()),
+            },
+        }
+    }
+}
+
+/// Locks a file or a directory against other runs for as long as it is open.
+pub fn lock(file: &File, path: &Path) -> Result<()> {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let path = path.display();
+            Err(LabError::Arguments(format!("{path} is in use: another run writes its results there")))
+        }
+        // A file system without locks has none.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+    }
+}
+
 /// Collects the output of an experiment.
 pub struct Report {
     experiment: &'static str,
     seed: u64,
     machine: Machine,
-    lines: Box<dyn Write>,
+    lines: Lines,
     written: Vec<Value>,
     goals: Vec<Goal>,
 }
 
 impl Report {
     /// A report of what is measured in `dir`. Its JSON lines are appended to a file, whose directory is made,
-    /// or go to the standard output.
+    /// and which no other run may write to meanwhile, or go to the standard output.
     pub fn new(experiment: &'static str, seed: u64, dir: &Path, json: Option<&Path>) -> Result<Report> {
-        let lines: Box<dyn Write> = match json {
-            Some(path) if path.extension().is_some_and(|extension| extension == "zst") => {
-                let path = path.display();
-                let why = format!(
-                    "{path} is packed: results are measured into a file that is not, such as X.jsonl"
-                );
-                return Err(LabError::Arguments(why));
-            }
-            Some(path) => {
-                if let Some(parent) = path.parent() {
-                    std::fs::create_dir_all(parent).at(parent)?;
-                }
-                let file = OpenOptions::new().create(true).append(true).open(path);
-                Box::new(file.at(path)?)
-            }
-            None => Box::new(std::io::stdout()),
-        };
+        let lines = json.map_or(Ok(Lines::Printed), Lines::of)?;
         let machine = Machine::look(dir);
         Ok(Report { experiment, seed, machine, lines, written: Vec::new(), goals: Vec::new() })
     }
@@ -211,7 +274,7 @@ impl Report {
             machine: &self.machine,
         };
         let line = serde_json::to_value(&line).expect("a run is plain data");
-        writeln!(self.lines, "{line}").doing(|| "write a JSON line".to_owned())?;
+        self.lines.write(&format!("{line}\n"))?;
         Ok(line)
     }
 
@@ -369,6 +432,49 @@ mod tests {
         let refused = Report::new("machine", 1, dir.path(), Some(&path)).err().expect("it is refused");
         assert!(refused.to_string().contains("is packed"), "{refused}");
         assert!(!path.exists());
+    }
+
+    fn line(report: &mut Report, case: &str) -> Result<()> {
+        report.run(Run {
+            case,
+            server: "",
+            version: "",
+            repeat: 1,
+            parameters: serde_json::json!({}),
+            figures: Value::Null,
+        })
+    }
+
+    #[test]
+    fn a_full_disk_is_named_and_a_file_with_a_cut_line_is_continued() {
+        let dir = tempfile::tempdir().expect("there is room");
+        let full = Path::new("/dev/full");
+        let mut report = Report::new("machine", 1, dir.path(), Some(full)).expect("it can be opened");
+        let error = line(&mut report, "a").expect_err("nothing fits").to_string();
+        assert!(error.starts_with("write a line to /dev/full: "), "{error}");
+        let path = dir.path().join("machine.jsonl");
+        // What ended within a line, and what ended before its newline.
+        for (before, count) in [("{\"case\":\"a\"}\n{\"case\":\"b\",\"se", 2), ("{\"case\":\"a\"}", 2)] {
+            std::fs::write(&path, before).expect("there is room");
+            let mut report = Report::new("machine", 1, dir.path(), Some(&path)).expect("it is continued");
+            line(&mut report, "c").expect("there is room");
+            let text = std::fs::read_to_string(&path).expect("it is there");
+            let cases = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("it is whole"));
+            let cases: Vec<_> = cases.map(|line| line["case"].clone()).collect();
+            assert_eq!((cases.len(), &cases[0], &cases[1]), (count, &"a".into(), &"c".into()));
+        }
+    }
+
+    #[test]
+    fn two_runs_do_not_write_to_one_file() {
+        let dir = tempfile::tempdir().expect("there is room");
+        let path = dir.path().join("machine.jsonl");
+        let new = || Report::new("machine", 1, dir.path(), Some(&path));
+        let first = new().expect("it is free");
+        let refused = new().err().expect("it is refused").to_string();
+        assert!(refused.ends_with("machine.jsonl is in use: another run writes its results there"), "{refused}");
+        drop(first);
+        assert!(new().is_ok());
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! step that is done its command, its times, and everything that it left out.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -25,8 +25,8 @@ use serde_json::Value;
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
 use crate::machine::Machine;
-use crate::page::cells;
-use crate::report::{COMMIT, LeftOut, by_kind, table};
+use crate::page::{cells, write_whole};
+use crate::report::{COMMIT, LeftOut, by_kind, lock, table};
 use crate::results::{self, Results};
 
 /// The head of the page of statements.
@@ -137,8 +137,10 @@ pub struct ReproduceArgs {
     #[arg(value_name = "DIRECTORY")]
     results: PathBuf,
     /// The size of all experiments together.
-    #[arg(long, value_enum, default_value = "default")]
-    scale: Scale,
+    ///
+    /// By default `default`, or with `--draw` that of the results.
+    #[arg(long, value_enum)]
+    scale: Option<Scale>,
     /// Only these experiments.
     #[arg(long, value_name = "EXPERIMENT", value_delimiter = ',', value_parser = experiments())]
     only: Vec<String>,
@@ -157,9 +159,9 @@ pub struct ReproduceArgs {
     /// Put data under this directory; it should be on the disk that is to be measured.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// The seed of all experiments.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// The seed of all experiments, by default 1.
+    #[arg(long)]
+    seed: Option<u64>,
 }
 
 fn experiments() -> clap::builder::PossibleValuesParser {
@@ -280,6 +282,9 @@ pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<Outcome> {
     } else if !dir.is_dir() {
         return Err(LabError::Arguments(format!("{} is no directory of results", dir.display())));
     }
+    // Held until the end.
+    let held = File::open(dir).at(dir)?;
+    lock(&held, dir)?;
     for page in [&args.claims, &args.noise].into_iter().flatten() {
         check_writable(page)?;
     }
@@ -391,14 +396,18 @@ impl Manifest {
     /// That of the directory, which must have been begun in the same way, or a new one.
     fn read(args: &ReproduceArgs) -> Result<Manifest> {
         let path = args.results.join("manifest.json");
-        let (scale, seed, none) = (args.scale, args.seed, String::new);
+        let (scale, seed, none) = (args.scale.unwrap_or(Scale::Default), args.seed.unwrap_or(1), String::new);
         let (version, commit, began, ended) = (none(), none(), none(), none());
         let new = Manifest { scale, seed, version, commit, machine: None, began, ended, done: Vec::new() };
         if !path.exists() {
             return Ok(new);
         }
         let found = Manifest::of(&args.results)?;
-        if !args.draw && (found.scale, found.seed) != (args.scale, args.seed) {
+        // To draw needs neither, but what is given must be right.
+        let is_other = |is_given, is_same: bool| (is_given || !args.draw) && !is_same;
+        if is_other(args.scale.is_some(), found.scale == scale)
+            || is_other(args.seed.is_some(), found.seed == seed)
+        {
             let (scale, seed) = (found.scale.name(), found.seed);
             return Err(LabError::Arguments(format!(
                 "{} was begun with --scale {scale} --seed {seed}: use these, or another directory",
@@ -567,14 +576,6 @@ fn pack(from: &Path, to: &Path) -> Result<()> {
     write_whole(to, &zstd::encode_all(&text[..], LEVEL).at(from)?)
 }
 
-/// Writes a file that is there whole or not at all.
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let unfinished = path.with_added_extension("unfinished");
-    let mut file = File::create(&unfinished).at(&unfinished)?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).at(&unfinished)?;
-    fs::rename(&unfinished, path).at(path)
-}
-
 /// Writes the results as rows of comma-separated values: a column for each fact of the machine, for each
 /// parameter, and for each figure that is a number, a word or a short list of numbers.
 fn write_rows(json: &Path, to: &Path) -> Result<()> {
@@ -643,14 +644,14 @@ mod tests {
         let results = dir.to_owned();
         ReproduceArgs {
             results,
-            scale: Scale::Quick,
+            scale: None,
             only: Vec::new(),
             draw: true,
             claims: None,
             against: None,
             noise: None,
             dir: None,
-            seed: 1,
+            seed: None,
         }
     }
 
@@ -709,6 +710,7 @@ mod tests {
         };
         let page = first.path().join("noise.md");
         let asked = ReproduceArgs {
+            scale: Some(Scale::Quick),
             against: Some(second.path().to_owned()),
             noise: Some(page.clone()),
             only: ["machine", "vls", "vtc"].map(str::to_owned).to_vec(),
@@ -823,8 +825,20 @@ mod tests {
         fs::write(dir.path().join("manifest.json"), text).unwrap();
         let nothing = Pages { draw: &|_, _, _| Ok(()), claims: &|_, _| Ok(String::new()), noise: &no_noise };
         let asked = ReproduceArgs { draw: false, only: vec!["machine".to_owned()], ..args(dir.path()) };
+        let scale = ReproduceArgs { scale: Some(Scale::Quick), ..args(dir.path()) };
+        let seed = ReproduceArgs { seed: Some(1), ..args(dir.path()) };
+        for asked in [&asked, &scale, &seed] {
+            let error = run(asked, &nothing).unwrap_err().to_string();
+            assert!(error.contains("was begun with --scale small --seed 3"), "{error}");
+        }
+        let same = ReproduceArgs { scale: Some(Scale::Small), seed: Some(3), ..args(dir.path()) };
+        assert!(run(&same, &nothing).is_ok() && run(&args(dir.path()), &nothing).is_ok());
+        // Another run is at work there.
+        let other = File::open(dir.path()).unwrap();
+        other.lock().unwrap();
         let error = run(&asked, &nothing).unwrap_err().to_string();
-        assert!(error.contains("was begun with --scale small --seed 3"), "{error}");
+        assert!(error.ends_with(" is in use: another run writes its results there"), "{error}");
+        drop(other);
         fs::write(dir.path().join("manifest.json"), "{}").unwrap();
         let error = run(&asked, &nothing).unwrap_err().to_string();
         assert!(error.contains("manifest.json: missing field"), "{error}");

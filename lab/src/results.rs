@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{IoContext, LabError, Result};
 use crate::page::{Facts, utc};
-use crate::report::{LEFT_OUT, LeftOut, NOTE};
+use crate::report::{LEFT_OUT, LeftOut, NOTE, is_packed, whole};
 
 /// Bytes of a file of results at most, once it is unpacked.
 const TEXT_BYTES_MAX: u64 = 2 << 30;
@@ -31,24 +31,26 @@ pub struct Results<C, F> {
     pub left_out: Vec<LeftOut<C>>,
 }
 
-/// The lines of a file of results, which is compressed if its name ends with `.zst`.
+/// The lines of a file of results, which is compressed if its name ends with `.zst`; without a last one that
+/// is cut.
 pub(crate) fn text(path: &Path) -> Result<String> {
-    if !is_packed(path) {
-        return fs::read_to_string(path).at(path);
+    let mut text = Vec::new();
+    if is_packed(path) {
+        let packed = zstd::Decoder::new(File::open(path).at(path)?).at(path)?;
+        packed.take(TEXT_BYTES_MAX + 1).read_to_end(&mut text).at(path)?;
+        if text.len() as u64 > TEXT_BYTES_MAX {
+            let (path, most) = (path.display(), TEXT_BYTES_MAX >> 20);
+            return Err(LabError::Arguments(format!("{path} has more than {most} MB of results: whose is it?")));
+        }
+    } else {
+        text = fs::read(path).at(path)?;
     }
-    let packed = zstd::Decoder::new(File::open(path).at(path)?).at(path)?;
-    let mut text = String::new();
-    packed.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).at(path)?;
-    if text.len() as u64 > TEXT_BYTES_MAX {
-        let (path, most) = (path.display(), TEXT_BYTES_MAX >> 20);
-        return Err(LabError::Arguments(format!("{path} has more than {most} MB of results: whose is it?")));
+    let whole = whole(&text).len();
+    if whole < text.len() {
+        tell!("{}: its last line is cut, and is left out", path.display());
+        text.truncate(whole);
     }
-    Ok(text)
-}
-
-/// True for a packed file.
-pub(crate) fn is_packed(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "zst")
+    String::from_utf8(text).map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error)).at(path)
 }
 
 /// The file that is measured into: one that is packed is not.
@@ -164,10 +166,7 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
         for (number, text) in text.lines().enumerate() {
             let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {
                 let place = format!("{}, line {}", path.display(), number + 1);
-                LabError::Arguments(format!(
-                    "{place}: {error}; is it a file of the laboratory's results? \
-                     If a full disk or a kill cut its last line, remove that line"
-                ))
+                LabError::Arguments(format!("{place}: {error}; is it a file of the laboratory's results?"))
             })?;
             if value["experiment"] == experiment && value["case"] == NOTE {
                 notes.extend(value["figures"]["text"].as_str().map(str::to_owned));

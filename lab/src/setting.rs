@@ -141,6 +141,11 @@ impl Setting {
         let dir = options.dir.clone().unwrap_or_else(std::env::temp_dir);
         std::fs::create_dir_all(&dir).doing(|| format!("make the directory {}", dir.display()))?;
         let cores = process::cores_allowed();
+        let given = options.server_cores.iter().map(|core| ("--server-cores", core));
+        let mut given = given.chain(options.load_core.iter().map(|core| ("--load-core", core)));
+        if let Some((option, core)) = given.find(|(_, core)| !cores.contains(core)) {
+            return Err(LabError::Arguments(format!("{option} {core}: the cores here are {cores:?}")));
+        }
         let (first, last) = (cores[0], cores[cores.len() - 1]);
         let server_cores =
             if options.server_cores.is_empty() { vec![first] } else { options.server_cores.clone() };

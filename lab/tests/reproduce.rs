@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tarn_lab::interrupt;
+use tarn_lab::setting::on_path;
 
 fn lab() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tarn-lab"));
@@ -74,6 +75,25 @@ fn a_second_run_is_compared_by_figure_and_cell() {
     assert!(page.contains("| Processor time of a request; processor time of a request | ns | "), "{page}");
     assert!(page.contains(cell) && page.contains("- first run: commit not recorded, seed 7;"), "{page}");
     assert!(page.contains("| requests/s | 16 | 1.00x | 1.00x | 1.00x | "), "{page}");
+}
+
+#[test]
+fn a_reader_of_lines_that_goes_is_no_failure() {
+    if on_path("redis-server").is_none() {
+        // The reader must not believe that this was tested.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: there is no redis-server on the PATH");
+        return;
+    }
+    let data = tempfile::tempdir().unwrap();
+    let mut command = lab();
+    command.args(["run", "memory", "--quick", "--scale", "0.2", "--servers", "redis-server", "--dir"]);
+    command.arg(data.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut run = command.spawn().unwrap();
+    drop(run.stdout.take());
+    let output = run.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("error"), "{said}");
+    assert_eq!(names(data.path()), Vec::<String>::new());
 }
 
 #[test]

@@ -102,6 +102,11 @@ pub trait Experiment {
     /// The cells that are asked for, in the order in which they are measured.
     fn plan(&mut self) -> Result<Vec<Self::Cell>>;
 
+    /// True if one of the cells that are asked for is measured on a server.
+    fn starts_servers(&self) -> bool {
+        Self::HAS_SERVERS
+    }
+
     /// Gets ready for those that are left to measure. May leave out some, with a word, or change their order.
     fn prepare(&mut self, _todo: &mut Vec<Self::Cell>, _report: &mut Report) -> Result<()> {
         Ok(())
@@ -622,7 +627,7 @@ pub mod check {
             stalls: of::stalls::Stalls, true, ["longest wait", "p99.9", "the slowest 0.1 %, tarn"];
             persistence: of::persistence::Persistence, true, ["tarn, light", "3: ", "4: ", "5: ", "6: ",
                 "7: ", "8: ", "9: ", "time of a start", "11a", "11b", "figure 12", "figure 14"];
-            vls: of::vls::Vls, true, ["2 000 records", "updates: full scans", "p95: ", "p99.9: ", "remset: ",
+            vls: of::vls::Vls, true, ["2 000 records", "updates: full scans", "p95: ", "p99.9: ", "Figure 11: remset: ",
                 "M rows/s", "99 of 100"];
             workers: of::workers::Workers, true, ["processor time of a request", "requests a second"];
             machine: of::machine::MachineCosts, true, [];
@@ -661,6 +666,23 @@ mod tests {
                 _ => panic!("{cell} comes after one that ends the experiment"),
             }
         }
+    }
+
+    #[test]
+    fn a_cut_last_line_is_left_out_and_another_one_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("failing.jsonl");
+        let line = json!({
+            "experiment": "failing", "parameters": "fine", "figures": 5, "commit": "c", "machine": {},
+        });
+        // Cut within a character.
+        let cut = [format!("{line}\n{{\"case\":\"").as_bytes(), &[0xc3]].concat();
+        std::fs::write(&path, cut).unwrap();
+        let results = ResultsOf::<Failing>::read(&path, Failing::NAME).unwrap();
+        assert_eq!((results.lines.len(), results.find(&"fine".to_owned())), (1, Some(&5)));
+        std::fs::write(&path, format!("{{\"case\":\n{line}\n")).unwrap();
+        let error = ResultsOf::<Failing>::read(&path, Failing::NAME).unwrap_err().to_string();
+        assert!(error.contains("failing.jsonl, line 1: "), "{error}");
     }
 
     #[test]

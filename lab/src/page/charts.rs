@@ -218,6 +218,8 @@ fn panel(list: &List, chart: &Chart, caption: String, Lines { all: lines, names 
             "name": line.name, "data": data, "printed": line.printed,
             "color": style.next(), "symbol": style.next(), "thin": style.next().is_some(),
             "whiskers": whiskers(line),
+            // A line by time has too many, but one alone would not be seen without.
+            "dots": !is_by_time || line.points.len() == 1,
         })
     });
     let series: Vec<Value> = series.collect();
@@ -326,6 +328,15 @@ mod tests {
     fn piles_and_lines_by_time_have_no_whiskers() {
         assert!(!drawn("kind = 'stacked'\ny = 'parts'").has_whiskers);
         assert!(!drawn("kind = 'time'\ny = 'y'").has_whiskers);
+    }
+
+    #[test]
+    fn a_single_point_of_a_line_by_time_is_shown() {
+        let dots = |declared: &str| drawn(declared).chart["series"][0]["dots"].clone();
+        assert_eq!(dots("y = 'y'"), json!(true));
+        assert_eq!(dots("kind = 'time'\ny = 'y'"), json!(false));
+        assert_eq!(dots("kind = 'time'\ny = 'y'\nwhere = { x = 2 }"), json!(true));
+        assert!(include_str!("page.js").contains("showSymbol: own.dots,"));
     }
 
     #[test]

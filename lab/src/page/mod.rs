@@ -16,6 +16,8 @@ mod noise;
 mod rows;
 mod tables;
 
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -285,15 +287,45 @@ pub(crate) fn print(list: &List, rows: &Rows) {
 /// Writes a page to a file, and prints its path.
 pub(crate) fn write(out: &Path, page: &str) -> Result<()> {
     if let Some(parent) = out.parent() {
-        std::fs::create_dir_all(parent).at(parent)?;
+        fs::create_dir_all(parent).at(parent)?;
     }
-    std::fs::write(out, page).at(out)?;
+    write_whole(out, page.as_bytes())?;
     println!("{}", out.display());
     Ok(())
+}
+
+/// Writes a file that is there whole or not at all.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let unfinished = path.with_added_extension("unfinished");
+    let mut file = File::create(&unfinished).at(&unfinished)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    let written = written.and_then(|()| fs::rename(&unfinished, path)).at(path);
+    if written.is_err() {
+        // It takes room that is short.
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
 }
 
 /// A moment as people write it, such as `2026-01-31 08:05 UTC`.
 pub(crate) fn utc(unix_ms: u64) -> String {
     let moment = chrono::DateTime::from_timestamp_millis(unix_ms as i64);
     moment.map(|moment| moment.format("%Y-%m-%d %H:%M UTC").to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_page_that_cannot_be_written_leaves_the_last_one_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let page = dir.path().join("machine.html");
+        write(&page, "<p>one</p>").unwrap();
+        // The place of the new one is taken.
+        fs::create_dir(dir.path().join("machine.html.unfinished")).unwrap();
+        assert!(write(&page, "<p>two</p>").is_err());
+        assert_eq!(fs::read_to_string(&page).unwrap(), "<p>one</p>");
+    }
 }

@@ -24,7 +24,7 @@
       color: own.color ?? undefined,
       symbol: own.symbol ?? 'circle',
       symbolSize: own.thin ? 5 : 8,
-      showSymbol: !isTime,
+      showSymbol: own.dots,
       connectNulls: true,
       animation: false,
       lineStyle: { width: isTime || own.thin ? 1.3 : 2, type: own.printed ? 'dashed' : 'solid' },

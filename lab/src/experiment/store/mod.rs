@@ -47,8 +47,8 @@ pub struct Options {
     /// that has begun ends in any case.
     #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u64).range(1..))]
     pub operations: Option<u64>,
-    /// These sizes instead, in millions of records. With --quick only the first and the last of them, a
-    /// hundredth each.
+    /// These sizes instead, in millions of records. With --quick only the least and the largest of them,
+    /// a hundredth each.
     #[arg(long, value_name = "MILLIONS", value_delimiter = ',', value_parser = numbers::millions)]
     pub sizes: Vec<f64>,
     /// Measure stores with these only: records, or which giants.

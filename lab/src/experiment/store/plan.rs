@@ -21,11 +21,12 @@ const PAPER_UPDATES_BEYOND: [u32; 4] = [20, 30, 40, 50];
 /// The sizes of stores of records, smallest first.
 pub(super) fn sizes(setting: &Setting, own: &Options) -> Vec<Data> {
     let smaller = SIZES_M.into_iter().filter(|size| *size <= FIGURE_15_M).map(|size| size * SHARE);
-    let millions = match (&own.sizes[..], own.full) {
+    let mut millions: Vec<f64> = match (&own.sizes[..], own.full) {
         ([], true) => SIZES_M.to_vec(),
         ([], false) => smaller.collect(),
         (own, _) => own.to_vec(),
     };
+    millions.sort_by(f64::total_cmp);
     let millions =
         if setting.options.quick { vec![millions[0], millions[millions.len() - 1]] } else { millions };
     setting.sizes(&millions).into_iter().map(|count| Data { kind: Kind::Records, count }).collect()

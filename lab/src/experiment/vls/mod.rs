@@ -37,7 +37,7 @@ use crate::error::Result;
 use crate::numbers;
 use crate::page::Row;
 use crate::report::Report;
-use crate::setting::Setting;
+use crate::setting::{Setting, is_asked};
 
 /// Repeats with `--full`, as in the paper.
 const REPEATS_FULL: u32 = 10;
@@ -107,6 +107,10 @@ impl Experiment for Vls {
 
     fn plan(&mut self) -> Result<Vec<Cell>> {
         Ok(plan::cells(&self.setting, &self.own))
+    }
+
+    fn starts_servers(&self) -> bool {
+        [Part::Served, Part::References].iter().any(|part| is_asked(&self.own.only, part))
     }
 
     fn measure(&mut self, cell: &Cell, report: &mut Report) -> Result<Option<Measured<Figures>>> {

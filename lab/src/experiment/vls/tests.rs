@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
+use clap::{Args, FromArgMatches};
+
 use super::cell::{Cell, FULL, Figures, Measured, Moment, Opening, Part, Remset, Turns, Variant, Work};
 use super::{Options, Vls, plan};
 use crate::error::LabError;
 use crate::experiment::contract::{check, draw};
 use crate::experiment::{Experiment, ResultsOf, Wanted};
+use crate::setting::{self, Setting};
 
 fn cell(part: Part, share_percent: u32) -> Cell {
     Cell {
@@ -43,6 +46,19 @@ fn what_is_left_or_stale_is_broken() {
     assert_eq!(broken(Figures { opening: stale, ..Figures::default() }), 1);
     let turn = Measured { versions_left: 1, ..Measured::default() };
     assert_eq!(broken(pair(turn, turn)), 1);
+}
+
+#[test]
+fn two_parts_alone_need_servers() {
+    let command = setting::Options::augment_args(clap::Command::new("vls"));
+    let options = setting::Options::from_arg_matches(&command.get_matches_from(["vls"])).unwrap();
+    let setting = Setting::of(Vec::new(), options).unwrap();
+    let starts = |only: &[Part]| {
+        let own = Options { only: only.to_vec(), ..Options::default() };
+        Vls::new(setting.clone(), own).starts_servers()
+    };
+    assert!(starts(&[]) && starts(&[Part::Separate, Part::Served]) && starts(&[Part::References]));
+    assert!(!starts(&[Part::Separate, Part::Alone]));
 }
 
 #[test]
