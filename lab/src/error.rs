@@ -98,10 +98,10 @@ impl LabError {
         LabError::Arguments(error.to_string())
     }
 
-    /// The same as the reason why one cell is left out; that somebody pressed Ctrl-C is none.
+    /// The same as the reason why one cell is left out; that somebody wants an end is none.
     pub fn of_cell(self) -> LabError {
         match self {
-            LabError::Interrupted | LabError::LeftOut { .. } => self,
+            LabError::Interrupted | LabError::NoReader | LabError::LeftOut { .. } => self,
             other => LabError::LeftOut { why: other.to_string(), failed: true },
         }
     }

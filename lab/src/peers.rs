@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::dialect::Dialect;
 use crate::error::{LabError, Result};
-use crate::server::{PeerName, Product, Subject};
+use crate::server::{PeerName, Product, Subject, is_peer};
 
 /// A server that the laboratory knows how to start.
 struct Preset {
@@ -67,7 +67,7 @@ pub fn peer(text: &str) -> Result<Subject> {
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Err(refused("a name has letters, digits and -".to_owned()));
     }
-    if Product::ALL.iter().any(|product| product.name() == name) {
+    if !is_peer(name) {
         return Err(refused(format!("the name {name} is taken")));
     }
     let peer = PeerName::from(name).map_err(|_| refused("a name has 32 characters at most".to_owned()))?;

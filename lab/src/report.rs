@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{IoContext, LabError, Result};
+use crate::interrupt;
 use crate::machine::Machine;
 
 /// The commit that the laboratory was built from.
@@ -292,6 +293,25 @@ impl Report {
     pub fn leave_out<C: Serialize>(&mut self, own: &LeftOut<C>) -> Result<()> {
         tell!("left out: {}: {}", own.what, own.why);
         self.remark(LEFT_OUT, serde_json::to_value(own).expect("it is plain data"))
+    }
+
+    /// Leaves out, with the reason, what a peer fails at or cannot do: it may not know all that is asked of it.
+    /// Any other failure stays one.
+    pub fn forgive<T>(
+        &mut self,
+        is_peer: bool,
+        what: impl FnOnce() -> String,
+        outcome: Result<T>,
+    ) -> Result<Option<T>> {
+        let error = match outcome {
+            Err(error) if is_peer => error.of_cell(),
+            outcome => return outcome.map(Some),
+        };
+        // Ctrl-C ends servers, too.
+        interrupt::check()?;
+        let LabError::LeftOut { why, failed } = error else { return Err(error) };
+        self.leave_out(&LeftOut::<()> { cell: None, what: what(), why, failed })?;
+        Ok(None)
     }
 
     /// Writes a line that is no run: it has no server and no parameters.

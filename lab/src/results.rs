@@ -193,7 +193,7 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
         let is_in = |lines: &[Line<C, F>], own: &LeftOut<C>| {
             lines.iter().any(|line| match &own.cell {
                 Some(cell) => line.cell == *cell,
-                None => line.server == own.what,
+                None => line.server == own.what || format!("{}, {}", line.case, line.server) == own.what,
             })
         };
         left_out.retain(|(before, own)| !is_in(&lines[*before..], own));

@@ -64,6 +64,11 @@ impl Persistence {
     }
 }
 
+/// True if a server with this name is a peer: it is that of no product.
+pub fn is_peer(name: &str) -> bool {
+    Product::ALL.iter().all(|product| product.name() != name)
+}
+
 /// The name of a peer, which is a part of cells.
 pub type PeerName = ArrayString<32>;
 

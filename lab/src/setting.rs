@@ -15,6 +15,7 @@ use crate::machine;
 use crate::numbers;
 use crate::peers::peer;
 use crate::process::{self, Pinned, Preferred};
+use crate::report::Report;
 use crate::server::{PeerName, Persistence, Plan, Product, Server, Subject};
 
 pub use crate::peers::on_path;
@@ -88,6 +89,13 @@ pub struct Contender {
     pub server: Server,
     /// Its data.
     pub dir: TempDir,
+}
+
+impl Contender {
+    /// True if it is a peer.
+    pub fn is_peer(&self) -> bool {
+        self.server.plan.subject.is_peer()
+    }
 }
 
 /// Where and how experiments run.
@@ -242,8 +250,13 @@ impl Setting {
         self.plan_of(self.subject(peer.as_ref().map_or(product.name(), PeerName::as_str))?, persistence)
     }
 
-    /// A plan for a pinned server with one worker, and the fresh directory that it names.
+    /// A plan for a pinned server with one worker, and the fresh directory that it names. What asks for a log
+    /// that a server does not have is left out.
     pub fn plan_of(&self, subject: &Subject, persistence: Persistence) -> Result<(Plan, TempDir)> {
+        if !subject.has_log(persistence) {
+            let why = format!("{} has no log like {}", subject.name, persistence.name());
+            return Err(LabError::LeftOut { why, failed: false });
+        }
         let dir = self.make_dir()?;
         let mut plan = Plan::new(subject.clone(), dir.path());
         plan.cores.clone_from(&self.server_cores);
@@ -266,13 +279,27 @@ impl Setting {
         }
     }
 
-    /// Starts all servers, pinned, with one worker each.
-    pub fn contenders(&self, persistence: Persistence) -> Result<Vec<Contender>> {
-        let contender = |subject: &Subject| {
-            let (plan, dir) = self.plan_of(subject, persistence)?;
-            self.contender(&subject.name, plan, dir)
-        };
-        self.servers.iter().map(contender).collect()
+    /// Starts all servers, pinned, with one worker each, but for peers that cannot.
+    pub fn contenders(&self, report: &mut Report, persistence: Persistence) -> Result<Vec<Contender>> {
+        let mut all = Vec::new();
+        for subject in &self.servers {
+            all.extend(self.contender_of(report, &subject.name, subject, persistence)?);
+        }
+        Ok(all)
+    }
+
+    /// Starts one, unless it is a peer that cannot.
+    pub fn contender_of(
+        &self,
+        report: &mut Report,
+        label: &str,
+        subject: &Subject,
+        persistence: Persistence,
+    ) -> Result<Option<Contender>> {
+        let plan = self.plan_of(subject, persistence);
+        let started = plan.and_then(|(plan, dir)| self.contender(label, plan, dir));
+        let what = || format!("{}, log {}", subject.name, persistence.name());
+        report.forgive(subject.is_peer(), what, started)
     }
 
     /// Starts a server as planned.

@@ -17,7 +17,7 @@ use super::contract::{Cell, Experiment, Measured};
 use crate::error::Result;
 use crate::load::{Arg, KeyChoice, Keys, Mix, Request};
 use crate::report::{Report, Run};
-use crate::server::{Persistence, Product, Subject};
+use crate::server::{Persistence, Product, Subject, is_peer};
 use crate::setting::{self, Contender, Setting};
 use crate::ycsb;
 
@@ -59,20 +59,25 @@ fn kinds(setting: &Setting) -> [Kind; 2] {
     ]
 }
 
-/// A kind of record, by name, and what happens to writes.
+/// A kind of record, by name, what happens to writes, and the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     kind: String,
     persistence: Persistence,
+    server: String,
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, log {}", self.kind, self.persistence.name())
+        write!(f, "{}, log {}, {}", self.kind, self.persistence.name(), self.server)
     }
 }
 
-impl Cell for Case {}
+impl Cell for Case {
+    fn is_of_peer(&self) -> bool {
+        is_peer(&self.server)
+    }
+}
 
 /// The experiment.
 pub struct RecordMemory {
@@ -89,17 +94,20 @@ impl Experiment for RecordMemory {
     type Figures = ();
 
     fn plan(&mut self) -> Result<Vec<Case>> {
-        let logs = [Persistence::None, Persistence::Everysec];
-        let of = |kind: Kind| logs.map(|persistence| Case { kind: kind.name.to_owned(), persistence });
-        Ok(kinds(&self.setting).into_iter().flat_map(of).collect())
+        let mut cases = Vec::new();
+        for kind in kinds(&self.setting) {
+            for persistence in [Persistence::None, Persistence::Everysec] {
+                let servers = self.setting.servers.iter().map(|own| own.name.clone());
+                cases.extend(servers.map(|server| Case { kind: kind.name.to_owned(), persistence, server }));
+            }
+        }
+        Ok(cases)
     }
 
     fn measure(&mut self, case: &Case, report: &mut Report) -> Result<Option<Measured<()>>> {
-        let setting = &self.setting;
+        let (setting, subject) = (&self.setting, self.setting.subject(&case.server)?);
         for kind in kinds(setting).into_iter().filter(|kind| kind.name == case.kind) {
-            for subject in &setting.servers {
-                measure(setting, report, &kind, subject, case.persistence)?;
-            }
+            measure(setting, report, &kind, subject, case.persistence)?;
         }
         Ok(None)
     }

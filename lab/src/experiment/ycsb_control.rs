@@ -24,7 +24,7 @@ use crate::load::{Group, KeyChoice, Load, Mix, Pace, Until};
 use crate::numbers;
 use crate::process::{self, Pinned, Preferred};
 use crate::report::Report;
-use crate::server::{Info, Persistence, Server};
+use crate::server::{Info, Persistence, Server, is_peer};
 use crate::setting::{Setting, fill_silently};
 use crate::ycsb::{self, Requests};
 use tarn_resp::client;
@@ -92,6 +92,10 @@ impl contract::Cell for Cell {
 
     fn is_quick(&self) -> bool {
         self.quick
+    }
+
+    fn is_of_peer(&self) -> bool {
+        is_peer(&self.server)
     }
 }
 

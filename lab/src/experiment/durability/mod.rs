@@ -28,7 +28,7 @@ use crate::interrupt;
 use crate::numbers;
 use crate::power::{PowerDisk, is_available};
 use crate::report::{Report, Run};
-use crate::server::{Persistence, Plan, Product, Subject};
+use crate::server::{Persistence, Plan, Product, Subject, is_peer};
 use crate::setting::Setting;
 use campaign::{Orders, Outcome};
 
@@ -81,7 +81,11 @@ impl fmt::Display for Case {
     }
 }
 
-impl Cell for Case {}
+impl Cell for Case {
+    fn is_of_peer(&self) -> bool {
+        is_peer(&self.server)
+    }
+}
 
 /// The experiment.
 pub struct Durability {

@@ -50,6 +50,13 @@ enum Data {
     Rdb,
 }
 
+impl Data {
+    fn label(self, subject: &Subject) -> String {
+        let name = &subject.name;
+        if self == Data::Rdb { format!("{name}, RDB") } else { name.clone() }
+    }
+}
+
 /// A server that was filled and stopped, and its restarts.
 struct Trial {
     data: Data,
@@ -60,8 +67,7 @@ struct Trial {
 
 impl Trial {
     fn label(&self) -> String {
-        let name = &self.plan.subject.name;
-        if self.data == Data::Rdb { format!("{name}, RDB") } else { name.clone() }
+        self.data.label(&self.plan.subject)
     }
 }
 
@@ -90,14 +96,21 @@ impl Experiment for Recovery {
         let kind = kinds.iter().find(|kind| kind.name == name).expect("the plan has names of kinds");
         let mut trials = Vec::new();
         for subject in &setting.servers {
-            trials.push(fill(setting, kind, subject, Data::Log)?);
-            if subject.product == Product::RedisServer && !kind.is_cold() {
-                trials.push(fill(setting, kind, subject, Data::Rdb)?);
+            let has_rdb = subject.product == Product::RedisServer && !kind.is_cold();
+            for data in std::iter::once(Data::Log).chain(has_rdb.then_some(Data::Rdb)) {
+                let what = || format!("{name}, {}", data.label(subject));
+                let filled = fill(setting, kind, subject, data);
+                trials.extend(report.forgive(subject.is_peer(), what, filled)?);
             }
         }
         for repeat in 1..=setting.repeats() {
-            for trial in &trials {
-                restart(setting, report, kind, repeat, trial)?;
+            for trial in std::mem::take(&mut trials) {
+                let what = || format!("{name}, {}", trial.label());
+                let restarted = restart(setting, report, kind, repeat, &trial);
+                // A peer that fails is not tried again.
+                if report.forgive(trial.plan.subject.is_peer(), what, restarted)?.is_some() {
+                    trials.push(trial);
+                }
             }
         }
         Ok(None)
@@ -118,7 +131,11 @@ fn fill(setting: &Setting, kind: &Kind, subject: &Subject, data: Data) -> Result
     setting::fill(&server, &what, kind.records, mix, setting.seed)?;
     match data {
         Data::Rdb => _ = server.client()?.call(&["SAVE"])?,
-        Data::Log if subject.product == Product::RedisServer && !kind.is_cold() => rewrite_log(&server)?,
+        Data::Log if subject.product == Product::RedisServer && !kind.is_cold() => {
+            if subject.dialect.rewrites() {
+                rewrite_log(&server)?;
+            }
+        }
         Data::Log => {}
     }
     server.stop()?;

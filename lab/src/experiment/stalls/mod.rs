@@ -31,7 +31,7 @@ use crate::numbers;
 use crate::page::{Row, with};
 use crate::process;
 use crate::report::Report;
-use crate::server::{Persistence, Product, Server};
+use crate::server::{Persistence, Product, Server, is_peer};
 use crate::setting::{Contender, Setting, fill_silently, is_asked};
 use crate::ycsb;
 
@@ -86,6 +86,10 @@ impl contract::Cell for Cell {
 
     fn is_quick(&self) -> bool {
         self.quick
+    }
+
+    fn is_of_peer(&self) -> bool {
+        is_peer(&self.server)
     }
 }
 

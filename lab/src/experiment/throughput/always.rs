@@ -30,13 +30,13 @@ const OPEN_SHARE: f64 = 0.5;
 pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     // Loading goes through the log too, with a flush for every batch: fewer keys do.
     let keys = setting.scaled(KEYS / 10);
-    let contenders = setting.contenders(Persistence::Always)?;
+    let contenders = setting.contenders(report, Persistence::Always)?;
     let flushes = probe(setting, report)?;
-    load_keys(setting, &contenders, keys)?;
+    let contenders = load_keys(setting, report, &contenders, keys)?;
     let uniform = || Keys::new(KeyChoice::Uniform, keys);
     let closed =
         |name, connections, pipeline, mix| Group { name, connections, pace: Pace::Closed { pipeline }, mix };
-    let mut hold = |case: &str, contenders: &[Contender], groups: &[Group]| {
+    let mut hold = |case: &str, contenders: &[&Contender], groups: &[Group]| {
         let of = |name: &str| -> usize {
             groups.iter().filter(|group| group.name == name).map(|group| group.connections).sum()
         };
@@ -61,7 +61,8 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let alone = hold(&case, &contenders, slice::from_ref(&readers))?;
     hold(&format!("{case}, SET of {WRITERS}"), &contenders, &[readers.clone(), writers.clone()])?;
 
-    for (contender, alone) in contenders.iter().zip(&alone) {
+    // A peer that failed has no rate.
+    for (contender, alone) in contenders.iter().zip(&alone).filter(|(_, alone)| alone.is_finite()) {
         let rate = alone * OPEN_SHARE;
         let readers = Group { pace: Pace::Open { rate }, ..readers.clone() };
         let without = format!("always: {} GET/s due", thousands(rate));

@@ -37,13 +37,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs the part.
 pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
-    let contenders = setting.contenders(Persistence::None)?;
+    let contenders = setting.contenders(report, Persistence::None)?;
     let publish = Request::new(&[Arg::Text("PUBLISH"), Arg::Text("news"), Arg::Value(PAYLOAD_BYTES)]);
     for readers in READERS {
-        let all: Vec<Readers> = contenders
-            .iter()
-            .map(|contender| Readers::start(contender.server.address(), readers, &setting.load_cores))
-            .collect::<Result<_>>()?;
+        let mut all = Vec::new();
+        let ready = contest::prepared(report, &format!("channels: {readers} clients"), &contenders, |own| {
+            all.push(Readers::start(own.server.address(), readers, &setting.load_cores)?);
+            Ok(())
+        })?;
         for pipeline in [1, 16] {
             let request = format!("PUBLISH to {readers}");
             let parameters = json!({
@@ -57,10 +58,11 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
                 mix: Mix::of(publish.clone(), Keys::new(KeyChoice::Uniform, 1)),
             };
             let case = format!("channels: {request} pipeline {pipeline}");
-            contest::hold_for(setting, report, &case, &parameters, &contenders, &[group], USUAL_S)?;
+            contest::hold_for(setting, report, &case, &parameters, &ready, &[group], USUAL_S)?;
         }
-        for (readers, contender) in all.into_iter().zip(&contenders) {
-            readers.stop(&contender.label)?;
+        for (readers, contender) in all.into_iter().zip(ready) {
+            let stopped = readers.stop(&contender.label);
+            report.forgive(contender.is_peer(), || format!("channels, {}", contender.label), stopped)?;
         }
     }
     Ok(())

@@ -13,14 +13,30 @@ use crate::setting::{Contender, Setting, progress};
 /// The length of a measurement in seconds unless another is wished.
 const USUAL_S: f64 = 5.0;
 
+/// Those contenders that can be prepared; a peer that cannot is left out.
+pub(super) fn prepared<'c>(
+    report: &mut Report,
+    what: &str,
+    contenders: &'c [Contender],
+    mut prepare: impl FnMut(&Contender) -> Result<()>,
+) -> Result<Vec<&'c Contender>> {
+    let mut all = Vec::new();
+    for contender in contenders {
+        let label = || format!("{what}, {}", contender.label);
+        let done = prepare(contender);
+        all.extend(report.forgive(contender.is_peer(), label, done)?.map(|()| contender));
+    }
+    Ok(all)
+}
+
 /// Runs the load on each contender by turns, as often as the setting says. Returns the requests a second of
-/// the first group, for each contender the median.
+/// the first group, for each contender the median; `NaN` for a peer that fails, which is left out.
 pub(super) fn hold(
     setting: &Setting,
     report: &mut Report,
     case: &str,
     parameters: &Value,
-    contenders: &[Contender],
+    contenders: &[&Contender],
     groups: &[Group],
 ) -> Result<Vec<f64>> {
     hold_for(setting, report, case, parameters, contenders, groups, USUAL_S)
@@ -32,26 +48,32 @@ pub(super) fn hold_for(
     report: &mut Report,
     case: &str,
     parameters: &Value,
-    contenders: &[Contender],
+    contenders: &[&Contender],
     groups: &[Group],
     usual_s: f64,
 ) -> Result<Vec<f64>> {
-    let mut rates: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
+    let mut rates: Vec<Option<Vec<f64>>> = vec![Some(Vec::new()); contenders.len()];
     let measured = setting.time(0.3, usual_s);
     let until = Until::Time { warmup: measured / 5, measured };
     let time_ms = (measured / 5 + measured).as_millis() as u64;
     let bar = progress(u64::from(setting.repeats()) * contenders.len() as u64 * time_ms, case);
     for repeat in 1..=setting.repeats() {
-        for (contender, rates) in contenders.iter().zip(&mut rates) {
+        for (contender, own) in contenders.iter().zip(&mut rates) {
+            let Some(rates) = own else { continue };
             let seed = setting.seed.wrapping_add(u64::from(repeat) << 32);
             let mut load = Load::new(contender.server.address(), groups.to_vec(), until, seed);
             load.watched_pid = Some(contender.server.pid());
             let pinned = Pinned::to(&setting.load_cores)?;
             let (begun, position) = (Instant::now(), bar.position());
             let passed_ms = || (begun.elapsed().as_millis() as u64).min(time_ms);
-            let result = load.run(|_| bar.set_position(position + passed_ms()))?.check()?;
+            let result = load.run(|_| bar.set_position(position + passed_ms())).and_then(LoadResult::check);
             bar.set_position(position + time_ms);
             drop(pinned);
+            let what = || format!("{case}, {}", contender.label);
+            let Some(result) = bar.suspend(|| report.forgive(contender.is_peer(), what, result))? else {
+                *own = None;
+                continue;
+            };
             let (server, version) = (&contender.label, &contender.version);
             let (parameters, figures) = (parameters.clone(), figures(&result));
             report.run(Run { case, server, version, repeat, parameters, figures })?;
@@ -59,7 +81,7 @@ pub(super) fn hold_for(
         }
     }
     bar.finish_and_clear();
-    Ok(rates.into_iter().map(median).collect())
+    Ok(rates.into_iter().map(|rates| median(rates.unwrap_or_default())).collect())
 }
 
 fn figures(result: &LoadResult) -> Value {

@@ -289,11 +289,11 @@ pub(crate) fn run(
 ) -> Result<()> {
     for family in Family::ALL.into_iter().filter(|family| is_asked(asked, family)) {
         let Case { name, data: (requests, data), mix, pipelines } = family.case(setting);
-        for contender in contenders {
+        let contenders = contest::prepared(report, &format!("families: {name}"), contenders, |contender| {
             contender.server.client()?.call(&["FLUSHALL"])?;
             let what = format!("load {} for {name}", contender.label);
-            fill(&contender.server, &what, requests, data.clone(), setting.seed)?;
-        }
+            fill(&contender.server, &what, requests, data.clone(), setting.seed).map(|_| ())
+        })?;
         for &pipeline in pipelines.iter().filter(|pipeline| is_asked(asked_pipelines, pipeline)) {
             let case = format!("families: {name} pipeline {pipeline}");
             let parameters = json!({
@@ -301,7 +301,7 @@ pub(crate) fn run(
                 "request": name, "loaded_with": requests,
             });
             let groups = [clients(pipeline, mix.clone())];
-            contest::hold_for(setting, report, &case, &parameters, contenders, &groups, USUAL_S)?;
+            contest::hold_for(setting, report, &case, &parameters, &contenders, &groups, USUAL_S)?;
         }
     }
     Ok(())

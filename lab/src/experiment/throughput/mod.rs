@@ -93,7 +93,7 @@ impl Experiment for Throughput {
             Part::Plain => strings::plain(&self.setting, report)?,
             Part::Structures => structures::run(&self.setting, report)?,
             Part::Families => {
-                let contenders = self.setting.contenders(Persistence::None)?;
+                let contenders = self.setting.contenders(report, Persistence::None)?;
                 families::run(&self.setting, report, &self.own.families, &[], &contenders)?;
             }
             Part::Channels => channels::run(&self.setting, report)?,

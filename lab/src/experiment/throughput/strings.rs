@@ -36,12 +36,16 @@ pub(super) fn clients(pipeline: u32, mix: Mix) -> Group {
 }
 
 /// Loads all keys into each server.
-pub(super) fn load_keys(setting: &Setting, contenders: &[Contender], keys: u64) -> Result<()> {
-    for contender in contenders {
+pub(super) fn load_keys<'c>(
+    setting: &Setting,
+    report: &mut Report,
+    contenders: &'c [Contender],
+    keys: u64,
+) -> Result<Vec<&'c Contender>> {
+    contest::prepared(report, "load", contenders, |contender| {
         let what = format!("load {}", contender.label);
-        fill(&contender.server, &what, keys, Mix::in_order(set(), keys), setting.seed)?;
-    }
-    Ok(())
+        fill(&contender.server, &what, keys, Mix::in_order(set(), keys), setting.seed).map(|_| ())
+    })
 }
 
 /// GETs, and SETs, of so many keys.
@@ -55,7 +59,7 @@ pub(super) fn hold_all(
     setting: &Setting,
     report: &mut Report,
     part: &str,
-    contenders: &[Contender],
+    contenders: &[&Contender],
     mixes: &[(&str, Mix)],
     pipelines: &[u32],
     more: &Value,
@@ -78,8 +82,8 @@ pub(super) fn hold_all(
 /// Requests without a log.
 pub(super) fn plain(setting: &Setting, report: &mut Report) -> Result<()> {
     let keys = setting.scaled(KEYS);
-    let contenders = setting.contenders(Persistence::None)?;
-    load_keys(setting, &contenders, keys)?;
+    let contenders = setting.contenders(report, Persistence::None)?;
+    let contenders = load_keys(setting, report, &contenders, keys)?;
     let more = json!({ "persistence": "none", "keys": keys });
     hold_all(setting, report, "", &contenders, &get_and_set(keys), &[1, 16, 64], &more)
 }
@@ -90,12 +94,11 @@ pub(super) fn everysec(setting: &Setting, report: &mut Report) -> Result<()> {
     let mut contenders = Vec::new();
     for subject in &setting.servers {
         for persistence in [Persistence::Everysec, Persistence::None] {
-            let (plan, dir) = setting.plan_of(subject, persistence)?;
             let label = format!("{} {}", subject.name, persistence.name());
-            contenders.push(setting.contender(&label, plan, dir)?);
+            contenders.extend(setting.contender_of(report, &label, subject, persistence)?);
         }
     }
-    load_keys(setting, &contenders, keys)?;
+    let contenders = load_keys(setting, report, &contenders, keys)?;
     let uniform = || Keys::new(KeyChoice::Uniform, keys);
     let half = Mix::weighted(&[(1, set()), (1, get())], uniform());
     let mixes = [("SET", Mix::of(set(), uniform())), ("SET 50 % GET 50 %", half)];
@@ -121,7 +124,7 @@ pub(super) fn workers(setting: &Setting, report: &mut Report) -> Result<()> {
         plan.cores.clone_from(&others);
         contenders.push(setting.contender(label, plan, dir)?);
     }
-    load_keys(setting, &contenders, keys)?;
+    let contenders = load_keys(setting, report, &contenders, keys)?;
     let more = json!({
         "persistence": "none", "keys": keys, "server_cores": others, "generator_apart": enough,
     });
