@@ -38,6 +38,12 @@ impl Dialect {
         self == Dialect::Redis
     }
 
+    /// Bytes of the values under one key at most, if there is a bound: Tarantool writes the whole row at each
+    /// update, and a row has a mebibyte with all of its names.
+    pub fn value_bytes_max(self) -> Option<u64> {
+        (self == Dialect::Tarantool).then_some(900 << 10)
+    }
+
     /// True if all of its data are in memory.
     pub fn is_in_memory(self) -> bool {
         self != Dialect::Kvrocks

@@ -81,6 +81,14 @@ pub enum LabError {
         /// True if it was tried and failed; false if this machine cannot do it.
         failed: bool,
     },
+    /// A cell failed in a way that ends the run.
+    #[error("{cell}: {source}")]
+    Cell {
+        /// Its words.
+        cell: String,
+        /// The failure.
+        source: Box<LabError>,
+    },
     /// The command line asks for something that cannot be.
     #[error("{0}")]
     Arguments(String),
@@ -96,6 +104,14 @@ impl LabError {
     /// An error of something that was asked for and cannot be.
     pub fn refused(error: impl std::fmt::Display) -> LabError {
         LabError::Arguments(error.to_string())
+    }
+
+    /// The same with the words of the cell whose measurement it ended; of an end that somebody wants, itself.
+    pub fn in_cell(self, cell: &impl std::fmt::Display) -> LabError {
+        match self {
+            LabError::Interrupted | LabError::NoReader => self,
+            source => LabError::Cell { cell: cell.to_string(), source: Box::new(source) },
+        }
     }
 
     /// The same as the reason why one cell is left out; that somebody wants an end is none.

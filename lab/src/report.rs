@@ -198,7 +198,7 @@ impl Lines {
         let text = std::fs::read(path).at(path)?;
         let whole = whole(&text);
         if whole.len() < text.len() {
-            eprintln!("{}: its last line is cut, and is taken away", path.display());
+            tell!("{}: its last line is cut, and is taken away", path.display());
             file.set_len(whole.len() as u64).at(path)?;
         } else if text.last().is_some_and(|last| *last != b'\n') {
             (&file).write_all(b"\n").at(path)?;
@@ -246,6 +246,8 @@ pub struct Report {
     lines: Lines,
     written: Vec<Value>,
     goals: Vec<Goal>,
+    /// The first left-out cell of each reason, and that.
+    told: Vec<(String, String)>,
 }
 
 impl Report {
@@ -254,7 +256,8 @@ impl Report {
     pub fn new(experiment: &'static str, seed: u64, dir: &Path, json: Option<&Path>) -> Result<Report> {
         let lines = json.map_or(Ok(Lines::Printed), Lines::of)?;
         let machine = Machine::look(dir);
-        Ok(Report { experiment, seed, machine, lines, written: Vec::new(), goals: Vec::new() })
+        let (written, goals, told) = Default::default();
+        Ok(Report { experiment, seed, machine, lines, written, goals, told })
     }
 
     /// Writes the line of one run.
@@ -291,8 +294,17 @@ impl Report {
 
     /// Says what is left out, and writes a line of it.
     pub fn leave_out<C: Serialize>(&mut self, own: &LeftOut<C>) -> Result<()> {
-        tell!("left out: {}: {}", own.what, own.why);
+        tell!("left out: {}", self.words(own));
         self.remark(LEFT_OUT, serde_json::to_value(own).expect("it is plain data"))
+    }
+
+    /// What is left out, and why; a long reason once.
+    fn words<C>(&mut self, LeftOut { what, why, .. }: &LeftOut<C>) -> String {
+        if let Some((first, _)) = self.told.iter().find(|(_, own)| own == why && own.contains('\n')) {
+            return format!("{what}: as {first}");
+        }
+        self.told.push((what.clone(), why.clone()));
+        format!("{what}: {why}")
     }
 
     /// Leaves out, with the reason, what a peer fails at or cannot do: it may not know all that is asked of it.
@@ -483,6 +495,39 @@ mod tests {
             let cases: Vec<_> = cases.map(|line| line["case"].clone()).collect();
             assert_eq!((cases.len(), &cases[0], &cases[1]), (count, &"a".into(), &"c".into()));
         }
+    }
+
+    #[test]
+    fn a_reason_of_many_lines_is_said_once() {
+        let dir = tempfile::tempdir().expect("there is room");
+        let path = dir.path().join("machine.jsonl");
+        let mut report = Report::new("machine", 1, dir.path(), Some(&path)).expect("there is room");
+        let mut words = |what: &str, why: &str| {
+            let (what, why) = (what.to_owned(), why.to_owned());
+            report.words(&LeftOut::<()> { cell: None, what, why, failed: true })
+        };
+        assert_eq!(words("a", "it ended:\n  no"), "a: it ended:\n  no");
+        assert_eq!(words("b", "it ended:\n  yes"), "b: it ended:\n  yes");
+        assert_eq!(words("c", "it ended:\n  no"), "c: as a");
+        assert_eq!((words("d", "no room"), words("e", "no room")), ("d: no room".into(), "e: no room".into()));
+    }
+
+    #[test]
+    fn a_peer_is_forgiven_and_ours_is_not() {
+        let dir = tempfile::tempdir().expect("there is room");
+        let path = dir.path().join("machine.jsonl");
+        let mut report = Report::new("machine", 1, dir.path(), Some(&path)).expect("there is room");
+        let failed = || Err::<u32, _>(LabError::Reply("no ZRANK".to_owned()));
+        let mut forgive = |is_peer, outcome| report.forgive(is_peer, || "ZRANK, b".to_owned(), outcome);
+        assert_eq!(forgive(true, Ok(3)).ok(), Some(Some(3)));
+        assert_eq!(forgive(true, failed()).ok(), Some(None));
+        assert!(matches!(forgive(false, failed()), Err(LabError::Reply(_))));
+        assert!(matches!(forgive(true, Err(LabError::NoReader)), Err(LabError::NoReader)));
+        let text = std::fs::read_to_string(&path).expect("it is there");
+        let line: Value = serde_json::from_str(&text).expect("it is one line");
+        assert_eq!(line["case"], LEFT_OUT);
+        let out = serde_json::json!({ "what": "ZRANK, b", "why": "unexpected reply: no ZRANK", "failed": true });
+        assert_eq!(line["figures"], out);
     }
 
     #[test]

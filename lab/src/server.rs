@@ -438,12 +438,18 @@ impl Server {
         kill_process(pid, signal).doing(|| "signal the server".to_owned())
     }
 
-    /// An error that quotes the server's last words.
-    pub fn complaint(&self, what: String) -> LabError {
+    /// The last lines that it printed.
+    pub fn last_words(&self) -> Vec<String> {
         let text = fs::read(self.plan.output_path()).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        let lines: Vec<&str> = text.lines().rev().take(8).collect();
-        let log = lines.iter().rev().map(|line| format!("\n    {line}")).collect();
+        let mut lines: Vec<_> = text.lines().rev().take(8).map(str::to_owned).collect();
+        lines.reverse();
+        lines
+    }
+
+    /// An error that quotes the server's last words.
+    pub fn complaint(&self, what: String) -> LabError {
+        let log = self.last_words().iter().map(|line| format!("\n    {line}")).collect();
         LabError::Server { server: self.plan.subject.name.clone(), what, log }
     }
 

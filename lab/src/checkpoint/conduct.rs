@@ -13,7 +13,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::trial::{Ask, Taken, Trial};
-use crate::error::{LabError, Result};
+use crate::error::Result;
 use crate::interrupt::wait_for;
 use crate::load::Cue;
 use crate::server::Info;
@@ -165,7 +165,7 @@ impl<'t> Conductor<'t> {
             }
             if asked.elapsed() > ASK_EVERY {
                 asked = Instant::now();
-                look_for_failure(&mut self.client, from)?;
+                self.look_for_failure(from)?;
             }
             sleep(LOOK_EVERY);
         }
@@ -180,13 +180,24 @@ impl<'t> Conductor<'t> {
             let is = |name: &str, value: &str| info.text(name) == Some(value);
             let is_over = is("aof_rewrite_in_progress", "0") && !is("aof_rewrite_scheduled", "1");
             if is_over && !is("aof_last_bgrewrite_status", "ok") {
-                let why = info.text("log_compaction_last_error").unwrap_or("see its log");
-                return Err(LabError::Checkpoint(format!("the log was not made shorter: {why}")));
+                let why = info.text("log_compaction_last_error");
+                return Err(self.trial.failed("the log was not made shorter", why));
             }
             let is_cut_off = !is_over && self.is_cut_off(from);
             Ok((is_over || is_cut_off).then(|| is_over.then(|| from.elapsed())))
         })?;
-        took.ok_or_else(|| LabError::Checkpoint("making the log shorter does not end".to_owned()))
+        took.ok_or_else(|| self.trial.failed("making the log shorter does not end", None))
+    }
+
+    fn look_for_failure(&mut self, from: Instant) -> Result<()> {
+        let info = Info::read(&mut self.client, "persistence")?;
+        let is = |name: &str, value: &str| info.text(name) == Some(value);
+        let failed = is("rdb_bgsave_in_progress", "0") && is("rdb_last_bgsave_status", "err");
+        if failed || from.elapsed() > PATIENCE {
+            let why = info.text("checkpoint_failure");
+            return Err(self.trial.failed("the checkpoint failed or does not end", why));
+        }
+        Ok(())
     }
 }
 
@@ -202,23 +213,12 @@ fn wait_for_a_new_second(client: &mut Client) -> Result<i64> {
     Ok(before)
 }
 
-fn look_for_failure(client: &mut Client, from: Instant) -> Result<()> {
-    let info = Info::read(client, "persistence")?;
-    let is = |name: &str, value: &str| info.text(name) == Some(value);
-    let failed = is("rdb_bgsave_in_progress", "0") && is("rdb_last_bgsave_status", "err");
-    if failed || from.elapsed() > PATIENCE {
-        let why = info.text("checkpoint_failure").unwrap_or("see its log");
-        return Err(LabError::Checkpoint(format!("the checkpoint failed or does not end: {why}")));
-    }
-    Ok(())
-}
-
 /// Takes a checkpoint of a server that has nothing else to do.
 pub fn checkpoint_alone(trial: &Trial) -> Result<Taken> {
     let cue = Cue::default();
     let mut conductor = Conductor::new(trial, &cue)?;
     if conductor.checkpoint()?.is_none() {
-        return Err(LabError::Checkpoint("the checkpoint does not end".to_owned()));
+        return Err(trial.failed("the checkpoint does not end", None));
     }
     Ok(conductor.acts.pop().and_then(|act| act.taken).expect("a checkpoint was taken"))
 }

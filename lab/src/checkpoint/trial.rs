@@ -115,6 +115,15 @@ impl Trial {
         Ok(Taken { cut_us, file_bytes: device::data_files(&self.dirs).1, ..Taken::default() })
     }
 
+    /// The error of a checkpoint, with the reason that the server tells, or else its last words, on one line.
+    pub(super) fn failed(&self, what: &str, told: Option<&str>) -> LabError {
+        let why = told.filter(|why| !why.trim().is_empty()).map_or_else(
+            || format!("its log ends: {}", self.server.last_words().join(" / ")),
+            |why| why.trim().to_owned(),
+        );
+        LabError::Checkpoint(format!("{}: {what}: {why}", self.server.plan.subject.name))
+    }
+
     /// Waits until the server has given all of its log to the system, which a kill does not take from it:
     /// under `everysec` and `no` ours answers before.
     fn wait_until_written(&self) -> Result<()> {
@@ -200,6 +209,17 @@ mod tests {
 
     fn failed() -> LabError {
         LabError::Reply("something else".to_owned())
+    }
+
+    #[test]
+    fn a_failed_checkpoint_has_the_reason_or_the_last_words_of_the_server() {
+        let trial = trial("echo before; echo no space; exec sleep 600");
+        let said = || Ok((trial.server.last_words().len() == 2).then_some(()));
+        assert!(wait_for(ASK_AGAIN, Duration::from_secs(60), said).unwrap().is_some());
+        let failed = |told| trial.failed("it failed", told).to_string();
+        assert_eq!(failed(None), "redis-server: it failed: its log ends: before / no space");
+        assert_eq!(failed(Some("a full disk\r")), "redis-server: it failed: a full disk");
+        assert_eq!(failed(Some("\r")), failed(None));
     }
 
     #[test]

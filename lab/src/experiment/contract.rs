@@ -285,7 +285,8 @@ pub fn run<E: Experiment>(
                 Err(error) if matches!(error, LabError::Ended { .. }) || cell.is_of_peer() => {
                     bar.suspend(|| report.leave_out(&out(error.to_string(), true)))?;
                 }
-                measured => tell::<E>(path, cell, measured?, report)?,
+                Err(error) => return Err(error.in_cell(cell)),
+                Ok(measured) => tell::<E>(path, cell, measured, report)?,
             }
         }
         bar.inc(1);
@@ -691,7 +692,7 @@ mod tests {
         let path = dir.path().join("failing.jsonl");
         let mut report = Report::new(Failing::NAME, 1, dir.path(), Some(&path)).unwrap();
         let ended = run(&mut Failing, Some(&path), Wanted::default(), false, &mut report);
-        assert!(matches!(ended, Err(LabError::Reply(_))), "{ended:?}");
+        assert_eq!(ended.unwrap_err().to_string(), "fatal: unexpected reply: a full disk");
         let results = ResultsOf::<Failing>::read(&path, Failing::NAME).unwrap();
         assert_eq!(results.find(&"fine".to_owned()), Some(&7));
         let left: Vec<_> = results.left_out.iter().map(|own| (&*own.what, &*own.why, own.failed)).collect();

@@ -157,6 +157,14 @@ impl Data {
         self.count * self.kind.unit().1
     }
 
+    /// Bytes of the values under one key.
+    pub const fn largest_bytes(self) -> u64 {
+        match self.kind {
+            Kind::Hash5m | Kind::String => self.value_bytes(),
+            kind => kind.unit().1,
+        }
+    }
+
     /// An upper estimate of the memory that a server needs for it, with the overhead of the values, before
     /// any checkpoint.
     pub const fn need_bytes(self) -> u64 {

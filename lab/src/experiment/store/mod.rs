@@ -124,8 +124,10 @@ impl Experiment for Store {
             all.flat_map(|data| plan::cells(setting, data, figure_15 == Some(data), &variants, &parts));
         let applies = |cell: &Cell| {
             let peer = setting.peers().find(|own| own.peer == cell.peer);
+            let most = peer.and_then(|own| own.dialect.value_bytes_max());
             // What it has in memory is a cache.
-            cell.part != Part::Overwrite || peer.is_none_or(|own| own.dialect.is_in_memory())
+            (cell.part != Part::Overwrite || peer.is_none_or(|own| own.dialect.is_in_memory()))
+                && most.is_none_or(|most| cell.data.largest_bytes() <= most)
         };
         Ok(cells.filter(applies).collect())
     }
