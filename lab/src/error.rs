@@ -92,7 +92,7 @@ pub enum LabError {
     /// The command line asks for something that cannot be.
     #[error("{0}")]
     Arguments(String),
-    /// Whoever reads the printed lines has gone, and has all that was wanted.
+    /// The reader of the printed lines has gone, and has all that was wanted.
     #[error("nobody reads the lines any more")]
     NoReader,
     /// Somebody pressed Ctrl-C.

@@ -213,7 +213,7 @@ impl Lines {
                 let before = file.metadata().at(&*path)?.len();
                 let written = file.write_all(line.as_bytes());
                 if written.is_err() {
-                    // A part that stays is found by whoever reads it.
+                    // A part that stays is found by the next reader.
                     let _ = file.set_len(before);
                 }
                 written.doing(|| format!("write a line to {}", path.display()))
@@ -298,7 +298,7 @@ impl Report {
         self.remark(LEFT_OUT, serde_json::to_value(own).expect("it is plain data"))
     }
 
-    /// What is left out, and why; a long reason once.
+    /// A left-out cell, and why; a long reason once.
     fn words<C>(&mut self, LeftOut { what, why, .. }: &LeftOut<C>) -> String {
         if let Some((first, _)) = self.told.iter().find(|(_, own)| own == why && own.contains('\n')) {
             return format!("{what}: as {first}");
@@ -307,7 +307,7 @@ impl Report {
         format!("{what}: {why}")
     }
 
-    /// Leaves out, with the reason, what a peer fails at or cannot do: it may not know all that is asked of it.
+    /// Leaves out, with the reason, what a peer fails at or cannot do: it may not know all that is asked.
     /// Any other failure stays one.
     pub fn forgive<T>(
         &mut self,
@@ -485,7 +485,7 @@ mod tests {
         let error = line(&mut report, "a").expect_err("nothing fits").to_string();
         assert!(error.starts_with("write a line to /dev/full: "), "{error}");
         let path = dir.path().join("machine.jsonl");
-        // What ended within a line, and what ended before its newline.
+        // One file ends within a line, another before its newline.
         for (before, count) in [("{\"case\":\"a\"}\n{\"case\":\"b\",\"se", 2), ("{\"case\":\"a\"}", 2)] {
             std::fs::write(&path, before).expect("there is room");
             let mut report = Report::new("machine", 1, dir.path(), Some(&path)).expect("it is continued");
@@ -509,7 +509,10 @@ mod tests {
         assert_eq!(words("a", "it ended:\n  no"), "a: it ended:\n  no");
         assert_eq!(words("b", "it ended:\n  yes"), "b: it ended:\n  yes");
         assert_eq!(words("c", "it ended:\n  no"), "c: as a");
-        assert_eq!((words("d", "no room"), words("e", "no room")), ("d: no room".into(), "e: no room".into()));
+        assert_eq!(
+            (words("d", "no room"), words("e", "no room")),
+            ("d: no room".into(), "e: no room".into())
+        );
     }
 
     #[test]
@@ -526,7 +529,8 @@ mod tests {
         let text = std::fs::read_to_string(&path).expect("it is there");
         let line: Value = serde_json::from_str(&text).expect("it is one line");
         assert_eq!(line["case"], LEFT_OUT);
-        let out = serde_json::json!({ "what": "ZRANK, b", "why": "unexpected reply: no ZRANK", "failed": true });
+        let out =
+            serde_json::json!({ "what": "ZRANK, b", "why": "unexpected reply: no ZRANK", "failed": true });
         assert_eq!(line["figures"], out);
     }
 
@@ -537,7 +541,10 @@ mod tests {
         let new = || Report::new("machine", 1, dir.path(), Some(&path));
         let first = new().expect("it is free");
         let refused = new().err().expect("it is refused").to_string();
-        assert!(refused.ends_with("machine.jsonl is in use: another run writes its results there"), "{refused}");
+        assert!(
+            refused.ends_with("machine.jsonl is in use: another run writes its results there"),
+            "{refused}"
+        );
         drop(first);
         assert!(new().is_ok());
     }

@@ -136,14 +136,16 @@ pub struct ReproduceArgs {
     /// The directory for the results, such as results/my-machine. A run that was stopped continues in it.
     #[arg(value_name = "DIRECTORY")]
     results: PathBuf,
-    /// The size of all experiments together.
-    ///
-    /// By default `default`, or with `--draw` that of the results.
+    /// The size of all experiments together: `default`, unless another is given. With `--draw` that of the
+    /// results.
     #[arg(long, value_enum)]
     scale: Option<Scale>,
     /// Only these experiments.
     #[arg(long, value_name = "EXPERIMENT", value_delimiter = ',', value_parser = experiments())]
     only: Vec<String>,
+    /// Try again what was left out by experiments that are done, such as for want of a program.
+    #[arg(long, conflicts_with = "draw")]
+    again: bool,
     /// Measure nothing: draw every report again from the results in the directory.
     #[arg(long)]
     draw: bool,
@@ -308,9 +310,12 @@ pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<Outcome> {
     for (place, step) in steps.iter().enumerate() {
         interrupt::check()?;
         let name = step.experiment;
-        if !args.draw && !manifest.has(name) {
-            let todo: Vec<&Step> =
-                steps[place..].iter().copied().filter(|own| !manifest.has(own.experiment)).collect();
+        if !args.draw && manifest.is_due(name, args.again) {
+            let todo: Vec<&Step> = steps[place..]
+                .iter()
+                .copied()
+                .filter(|own| manifest.is_due(own.experiment, args.again))
+                .collect();
             let left = pace.minutes_left(minutes(&todo, manifest.scale), minutes(&steps, manifest.scale));
             let left = HumanDuration(Duration::from_secs_f64(left * 60.0));
             tell!("\n{name} ({} of {}), about {left} left", place + 1, steps.len());
@@ -480,6 +485,12 @@ impl Manifest {
         self.done.iter().any(|own| own.experiment == experiment)
     }
 
+    /// True if an experiment is to be measured: it is not done, or `again` asks for what it has left out.
+    fn is_due(&self, experiment: &str, again: bool) -> bool {
+        let done = self.done.iter().find(|own| own.experiment == experiment);
+        done.is_none_or(|own| again && !own.left_out.is_empty())
+    }
+
     /// Records who measures, where and from when on. What is there of steps that are done stays: another
     /// program or machine may have measured them.
     fn begin(&mut self, args: &ReproduceArgs) -> Result<()> {
@@ -510,6 +521,9 @@ impl Manifest {
         if let Some(data) = &args.dir {
             command.arg("--dir").arg(data);
         }
+        if !json.exists() && self.has(name) {
+            fs::write(&json, results::text(&packed(dir, name))?).at(&json)?;
+        }
         let (begun, began, continued) = (Instant::now(), now(), json.exists());
         let status = run_to_its_end(&mut command).doing(|| shown.clone())?;
         if !status.success() {
@@ -522,6 +536,7 @@ impl Manifest {
         let mut done = Done { experiment, command: shown, commit, ..times };
         done.count(&json)?;
         pack(&json, &packed(dir, name))?;
+        self.done.retain(|own| own.experiment != name);
         self.done.push(done);
         self.write(dir)?;
         // Only now: a run that is stopped before continues with these.
@@ -646,6 +661,7 @@ mod tests {
             results,
             scale: None,
             only: Vec::new(),
+            again: false,
             draw: true,
             claims: None,
             against: None,
@@ -780,6 +796,25 @@ mod tests {
         assert_eq!(done.reasons(), ["vls: 1 cell left out: it ended", "vls: 2 cells left out: no room"]);
         let words: Vec<&str> = done.left_out.iter().map(|own| own.what.as_str()).collect();
         assert_eq!(words, ["x 3", "x 1", "x 4 (an older measurement stands)"]);
+        // A store that was not there, and one that still is not, after the cell was measured again.
+        let missing = |what: &str| {
+            let out =
+                LeftOut::<()> { cell: None, what: what.to_owned(), why: "no".to_owned(), failed: false };
+            line(crate::report::LEFT_OUT, Value::Null, serde_json::to_value(out).unwrap())
+        };
+        let references = serde_json::json!({ "references": [{ "what": "duckdb, in process" }] });
+        let measured = |figures| line("references", serde_json::json!({ "x": 1 }), figures);
+        let text = [missing("postgresql"), missing("duckdb"), measured(Value::Null), measured(references)];
+        fs::write(&json, text.concat()).unwrap();
+        done.count(&json).unwrap();
+        let words: Vec<&str> = done.left_out.iter().map(|own| own.what.as_str()).collect();
+        assert_eq!(words, ["postgresql"]);
+        let [version, commit, began, ended] = [(); 4].map(|()| String::new());
+        let whole = Done { experiment: "vtc".to_owned(), ..Done::default() };
+        let (scale, machine, both) = (Scale::Quick, None, vec![done.clone(), whole]);
+        let manifest = Manifest { scale, seed: 1, version, commit, machine, began, ended, done: both };
+        let due = |again| ["vls", "vtc", "store"].map(|name| manifest.is_due(name, again));
+        assert_eq!((due(false), due(true)), ([false, false, true], [true, false, true]));
         // Where all was left out nothing is drawn, and the page of statements says why.
         fs::write(&json, out(1, "no room: 4 MB", false)).unwrap();
         pack(&json, &packed(dir.path(), "vls")).unwrap();

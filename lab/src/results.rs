@@ -40,7 +40,9 @@ pub(crate) fn text(path: &Path) -> Result<String> {
         packed.take(TEXT_BYTES_MAX + 1).read_to_end(&mut text).at(path)?;
         if text.len() as u64 > TEXT_BYTES_MAX {
             let (path, most) = (path.display(), TEXT_BYTES_MAX >> 20);
-            return Err(LabError::Arguments(format!("{path} has more than {most} MB of results: whose is it?")));
+            return Err(LabError::Arguments(format!(
+                "{path} has more than {most} MB of results: whose is it?"
+            )));
         }
     } else {
         text = fs::read(path).at(path)?;
@@ -50,7 +52,9 @@ pub(crate) fn text(path: &Path) -> Result<String> {
         tell!("{}: its last line is cut, and is left out", path.display());
         text.truncate(whole);
     }
-    String::from_utf8(text).map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error)).at(path)
+    String::from_utf8(text)
+        .map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
+        .at(path)
 }
 
 /// The file that is measured into: one that is packed is not.
@@ -93,6 +97,9 @@ pub struct Line<C, F> {
     /// The time, in milliseconds since 1970; 0 if the line does not have it.
     #[serde(default)]
     pub unix_ms: u64,
+    /// Other stores that it has figures of.
+    #[serde(skip)]
+    stores: Vec<String>,
 }
 
 impl Line<serde_json::Value, serde_json::Value> {
@@ -181,8 +188,10 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
             }
             // Goals have no parameters. Those of an earlier setup have not all that a cell of today has.
             let is_measured = value["experiment"] == experiment && value["parameters"].is_object();
-            match Line::deserialize(value) {
-                Ok(line) if line.experiment == experiment => lines.push(line),
+            let stores = value["figures"]["references"].as_array().into_iter().flatten();
+            let stores = stores.filter_map(|own| own["what"].as_str().map(str::to_owned)).collect();
+            match Line::<C, F>::deserialize(value) {
+                Ok(line) if line.experiment == experiment => lines.push(Line { stores, ..line }),
                 _ => others += usize::from(is_measured),
             }
         }
@@ -193,7 +202,11 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
         let is_in = |lines: &[Line<C, F>], own: &LeftOut<C>| {
             lines.iter().any(|line| match &own.cell {
                 Some(cell) => line.cell == *cell,
-                None => line.server == own.what || format!("{}, {}", line.case, line.server) == own.what,
+                None => {
+                    let names = [&line.server, &format!("{}, {}", line.case, line.server)];
+                    let is_own = |store: &String| store.split(',').next() == Some(&own.what);
+                    names.contains(&&own.what) || line.stores.iter().any(is_own)
+                }
             })
         };
         left_out.retain(|(before, own)| !is_in(&lines[*before..], own));

@@ -395,3 +395,28 @@ pub fn program_beside(name: &str) -> Result<PathBuf> {
         "{missing} is missing: build it with cargo build --release, or use --{name}"
     )))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, FromArgMatches};
+
+    use super::*;
+
+    #[test]
+    fn a_log_that_a_server_does_not_have_is_left_out() {
+        let command = Options::augment_args(clap::Command::new("memory")).get_matches_from(["memory"]);
+        let options = Options::from_arg_matches(&command).expect("there are defaults");
+        let peer = PeerName::from("tarantool").ok();
+        let name = "tarantool".to_owned();
+        let own = Subject::new(Product::RedisServer, "/bin/sh".as_ref());
+        let own = Subject { name, peer, dialect: Dialect::Tarantool, ..own };
+        let setting = Setting::of(vec![own.clone()], options).expect("there is a directory");
+        assert!(setting.plan_of(&own, Persistence::Always).is_ok());
+        match setting.plan_of(&own, Persistence::Everysec) {
+            Err(LabError::LeftOut { why, failed: false }) => {
+                assert_eq!(why, "tarantool has no log like everysec");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -147,6 +147,47 @@ fn the_experiments_with_variants_measure_a_peer_beside_the_real_one() {
 }
 
 #[test]
+fn what_a_peer_does_not_know_is_left_out_and_the_run_goes_on() {
+    let Some(redis) = on_path("redis-server") else {
+        skipped("there is no redis-server on the PATH");
+        return;
+    };
+    // Runs beside a peer without a command, and one that does not start. Returns all that was left out, and
+    // the servers of lines.
+    let of = |experiment: &str, command: &str, more: &[&str]| {
+        let peer = format!("other={} --rename-command {command} gone", redis.display());
+        let own =
+            ["--repeats", "1", "--servers", "redis-server", "--peer", &peer, "--peer", "none=/bin/false"];
+        let runs = runs_of(experiment, &[&own[..], more].concat());
+        let (out, runs): (Vec<_>, Vec<_>) = runs.into_iter().partition(|run| run["case"] == "left-out");
+        let out = out.iter().map(|run| run["figures"].clone()).collect::<Vec<_>>();
+        assert!(out.iter().all(|own| own["failed"] == true), "{out:?}");
+        let mut servers: Vec<_> = runs.iter().map(|run| run["server"].as_str().unwrap().to_owned()).collect();
+        servers.dedup();
+        (out.iter().map(|own| own["what"].as_str().unwrap().to_owned()).collect::<Vec<_>>(), servers)
+    };
+    let (out, servers) = of("throughput", "ZRANK", &["--only", "structures", "--seconds", "0.05"]);
+    assert_eq!(out, ["none, log none", "ZRANK pipeline 16, other"]);
+    assert!(servers.len() > 10 && servers.last().unwrap() == "other", "{servers:?}");
+    let (out, _) = of("throughput", "PUBLISH", &["--only", "channels", "--seconds", "0.05"]);
+    assert!(out.contains(&"channels: PUBLISH to 100 pipeline 1, other".to_owned()), "{out:?}");
+    let (out, servers) = of("recovery", "BGREWRITEAOF", &["--only", "warm"]);
+    let kind = "strings of 16 B";
+    let gone = ["other", "none", "none, RDB"].map(|name| format!("{kind}, {name}"));
+    assert_eq!(out, gone);
+    assert_eq!(servers, ["redis-server", "redis-server, RDB", "other, RDB"]);
+    let (out, servers) = of("memory", "HMSET", &[]);
+    assert!(out.len() >= 4 && servers.contains(&"redis-server".to_owned()), "{out:?} {servers:?}");
+    let (out, servers) = of("durability", "LTRIM", &["--kills", "1", "--modes", "always"]);
+    assert_eq!(out, ["other always, 1 dirs", "none always, 1 dirs"]);
+    assert_eq!(servers, ["redis-server"]);
+    let more = ["--seconds", "0.05", "--rate", "2000", "--only", "nothing,lrange"];
+    let (out, servers) = of("stalls", "RPUSH", &more);
+    assert_eq!(out.len(), 3, "{out:?}");
+    assert_eq!(servers, ["redis-server", "other"]);
+}
+
+#[test]
 fn the_control_runs_ycsb_or_says_how_it_is_fetched() {
     let dir = tempfile::tempdir().unwrap();
     let json = text(&dir.path().join("runs.jsonl"));

@@ -107,6 +107,11 @@ pub trait Experiment {
         Self::HAS_SERVERS
     }
 
+    /// True if figures lack something that was not there when they were measured, and is now.
+    fn lacks(&self, _cell: &Self::Cell, _figures: &Self::Figures) -> bool {
+        false
+    }
+
     /// Gets ready for those that are left to measure. May leave out some, with a word, or change their order.
     fn prepare(&mut self, _todo: &mut Vec<Self::Cell>, _report: &mut Report) -> Result<()> {
         Ok(())
@@ -253,10 +258,11 @@ pub fn run<E: Experiment>(
 ) -> Result<usize> {
     let results =
         path.filter(|_| E::CONTINUES).map(|path| ResultsOf::<E>::read(path, E::NAME)).transpose()?;
-    let is_there = |cell: &E::Cell| results.as_ref().is_some_and(|results| results.find(cell).is_some());
     let mut todo: Vec<E::Cell> = Vec::new();
     for cell in experiment.plan()? {
-        if !todo.contains(&cell) && (again || !is_there(&cell)) {
+        let figures = results.as_ref().and_then(|results| results.find(&cell));
+        let is_there = figures.is_some_and(|figures| !experiment.lacks(&cell, figures));
+        if !todo.contains(&cell) && (again || !is_there) {
             todo.push(cell);
         }
     }
@@ -628,8 +634,8 @@ pub mod check {
             stalls: of::stalls::Stalls, true, ["longest wait", "p99.9", "the slowest 0.1 %, tarn"];
             persistence: of::persistence::Persistence, true, ["tarn, light", "3: ", "4: ", "5: ", "6: ",
                 "7: ", "8: ", "9: ", "time of a start", "11a", "11b", "figure 12", "figure 14"];
-            vls: of::vls::Vls, true, ["2 000 records", "updates: full scans", "p95: ", "p99.9: ", "Figure 11: remset: ",
-                "M rows/s", "99 of 100"];
+            vls: of::vls::Vls, true, ["2 000 records", "updates: full scans", "p95: ", "p99.9: ",
+                "Figure 11: remset: ", "M rows/s", "99 of 100"];
             workers: of::workers::Workers, true, ["processor time of a request", "requests a second"];
             machine: of::machine::MachineCosts, true, [];
             snapshots: Snapshots, true, ["NS", "a: mean", "b: mean", "c: mean", "d: mean", "e: max", "h: max",
@@ -667,6 +673,10 @@ mod tests {
                 _ => panic!("{cell} comes after one that ends the experiment"),
             }
         }
+
+        fn lacks(&self, _: &String, figures: &u64) -> bool {
+            *figures == 5
+        }
     }
 
     #[test]
@@ -684,6 +694,23 @@ mod tests {
         std::fs::write(&path, format!("{{\"case\":\n{line}\n")).unwrap();
         let error = ResultsOf::<Failing>::read(&path, Failing::NAME).unwrap_err().to_string();
         assert!(error.contains("failing.jsonl, line 1: "), "{error}");
+    }
+
+    #[test]
+    fn a_cell_that_lacks_something_is_measured_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("failing.jsonl");
+        for (before, after) in [(5, 7), (6, 6)] {
+            let line = json!({
+                "experiment": "failing", "parameters": "fine", "figures": before, "commit": "c",
+                "machine": {},
+            });
+            std::fs::write(&path, format!("{line}\n")).unwrap();
+            let mut report = Report::new(Failing::NAME, 1, dir.path(), Some(&path)).unwrap();
+            assert!(run(&mut Failing, Some(&path), Wanted::default(), false, &mut report).is_err());
+            let results = ResultsOf::<Failing>::read(&path, Failing::NAME).unwrap();
+            assert_eq!(results.find(&"fine".to_owned()), Some(&after));
+        }
     }
 
     #[test]

@@ -129,13 +129,11 @@ fn fill(setting: &Setting, kind: &Kind, subject: &Subject, data: Data) -> Result
     let what = format!("load {} into {}", kind.name, trial.label());
     let mix = Mix::in_order(kind.request.clone(), kind.records);
     setting::fill(&server, &what, kind.records, mix, setting.seed)?;
+    let is_rewritten =
+        subject.product == Product::RedisServer && subject.dialect.rewrites() && !kind.is_cold();
     match data {
         Data::Rdb => _ = server.client()?.call(&["SAVE"])?,
-        Data::Log if subject.product == Product::RedisServer && !kind.is_cold() => {
-            if subject.dialect.rewrites() {
-                rewrite_log(&server)?;
-            }
-        }
+        Data::Log if is_rewritten => rewrite_log(&server)?,
         Data::Log => {}
     }
     server.stop()?;

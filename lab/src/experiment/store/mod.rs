@@ -20,6 +20,7 @@ mod trial;
 use self::cell::{Cell, Data, Figures, Kind, Part, Variant, Who};
 use self::trial::Filled;
 use super::contract::{Cell as _, Experiment, LineOf, Measured, ResultsOf, SPARE_BYTES, Wanted};
+use crate::dialect::Dialect;
 use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::numbers;
@@ -122,14 +123,8 @@ impl Experiment for Store {
         let figure_15 = plan::figure_15(setting, &sizes);
         let cells =
             all.flat_map(|data| plan::cells(setting, data, figure_15 == Some(data), &variants, &parts));
-        let applies = |cell: &Cell| {
-            let peer = setting.peers().find(|own| own.peer == cell.peer);
-            let most = peer.and_then(|own| own.dialect.value_bytes_max());
-            // What it has in memory is a cache.
-            (cell.part != Part::Overwrite || peer.is_none_or(|own| own.dialect.is_in_memory()))
-                && most.is_none_or(|most| cell.data.largest_bytes() <= most)
-        };
-        Ok(cells.filter(applies).collect())
+        let peer = |cell: &Cell| setting.peers().find(|own| own.peer == cell.peer);
+        Ok(cells.filter(|cell| peer(cell).is_none_or(|own| can(cell, own.dialect))).collect())
     }
 
     /// Where the servers of some data do not fit into memory together, one variant comes after the other, so
@@ -195,6 +190,12 @@ impl Experiment for Store {
     fn facts(_: &ResultsOf<Self>, lines: &[&LineOf<Self>], _: Wanted) -> Facts {
         rows::facts(lines)
     }
+}
+
+/// True if a peer can hold the data of a cell, and what it has in memory is no cache.
+fn can(cell: &Cell, own: Dialect) -> bool {
+    let is_held = own.value_bytes_max().is_none_or(|most| cell.data.largest_bytes() <= most);
+    is_held && (cell.part != Part::Overwrite || own.is_in_memory())
 }
 
 /// True if the servers of all cells fit into memory at the same time, while one of them takes a checkpoint.

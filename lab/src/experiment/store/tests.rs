@@ -3,7 +3,8 @@
 use clap::{Args, FromArgMatches};
 
 use super::cell::{Cell, Part, Variant};
-use super::{Options, Store, measure, plan};
+use super::{Options, Store, can, measure, plan};
+use crate::dialect::Dialect;
 use crate::experiment::contract::{check, html};
 use crate::experiment::{Experiment, ResultsOf, Wanted};
 use crate::ledger::{Blame, Cause};
@@ -81,6 +82,25 @@ fn the_sizes_are_those_of_the_paper_with_full_and_a_quarter_of_most_without() {
     assert_eq!(of(&["--sizes", "12,16"]), (vec![12_000, 16_000], Some(12_000_000)));
     assert_eq!(of(&["--full", "--scale", "0.001"]), (vec![1, 2, 4, 8, 16], Some(8000)));
     assert_eq!(of(&["--quick"]), (vec![2, 20], Some(20_000)));
+    assert_eq!(of(&["--quick", "--sizes", "1,0.25,0.5"]), (vec![2, 10], Some(10_000)));
+}
+
+#[test]
+fn a_peer_measures_what_it_can_hold() {
+    let of = |dialect: Dialect| {
+        let (setting, own) = asked(&["--quick"]);
+        let data = plan::sizes(&setting, &own).into_iter().chain(plan::giants(&setting, &own));
+        let (parts, who) = ([Part::Overwrite, Part::Giants], [(Variant::RedisServer, None)]);
+        let cells = data.flat_map(|data| plan::cells(&setting, data, false, &who, &parts));
+        let cells = cells.filter(|cell| can(cell, dialect));
+        let mut names: Vec<_> = cells.map(|cell| cell.data.kind.name()).collect();
+        names.dedup();
+        names
+    };
+    assert_eq!(of(Dialect::Redis), ["records", "lists", "hash500", "hash10k", "hash5m", "string"]);
+    assert_eq!(of(Dialect::Tarantool)[..3], ["records", "lists", "hash500"]);
+    assert!(!of(Dialect::Tarantool).contains(&"hash10k"));
+    assert_eq!(of(Dialect::Kvrocks), ["lists", "hash500", "hash10k", "hash5m", "string"]);
 }
 
 #[test]

@@ -113,6 +113,10 @@ impl Experiment for Vls {
         [Part::Served, Part::References].iter().any(|part| is_asked(&self.own.only, part))
     }
 
+    fn lacks(&self, cell: &Cell, figures: &Figures) -> bool {
+        cell.part == Part::References && references::lacks(&self.setting, &figures.references)
+    }
+
     fn measure(&mut self, cell: &Cell, report: &mut Report) -> Result<Option<Measured<Figures>>> {
         let figures = measure(&self.setting, &mut self.store, cell, report)?;
         Ok(Some(Measured::here("tarn", figures)))

@@ -4,7 +4,9 @@
 
 use clap::{Args, FromArgMatches};
 
-use super::cell::{Cell, FULL, Figures, Measured, Moment, Opening, Part, Remset, Turns, Variant, Work};
+use super::cell::{
+    Cell, FULL, Figures, Measured, Moment, Opening, Part, Reference, Remset, Turns, Variant, Work,
+};
 use super::{Options, Vls, plan};
 use crate::error::LabError;
 use crate::experiment::contract::{check, draw};
@@ -59,6 +61,14 @@ fn two_parts_alone_need_servers() {
     };
     assert!(starts(&[]) && starts(&[Part::Separate, Part::Served]) && starts(&[Part::References]));
     assert!(!starts(&[Part::Separate, Part::Alone]));
+    // A measurement of all stores lacks none, whatever is installed here.
+    let of = |what: &str| Reference { what: what.to_owned(), query: String::new(), seconds: Vec::new() };
+    let references = ["postgresql, psql", "duckdb, in process"].map(of).to_vec();
+    let whole = Figures { references, ..Figures::default() };
+    let vls = Vls::new(setting.clone(), Options::default());
+    assert!(
+        !vls.lacks(&cell(Part::References, FULL), &whole) && !vls.lacks(&cell(Part::Alone, FULL), &whole)
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! DuckDB with the same records in its own table, where its module for Python is installed: on one thread.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::super::cell::{Cell, Reference};
@@ -10,7 +10,7 @@ use crate::process::output_of;
 use crate::setting::{Setting, on_path};
 
 /// The name in tables and lines.
-const NAME: &str = "duckdb, in process";
+pub(super) const NAME: &str = "duckdb, in process";
 /// Reads the table, then runs each statement so often; a line for each turn: statement, answer, seconds.
 const SCRIPT: &str = "
 import sys, time, duckdb
@@ -26,11 +26,21 @@ for number, statement in enumerate(statements):
         print(number, int(answer), time.perf_counter() - began)
 ";
 
+/// The Python that has the module.
+fn python() -> Option<PathBuf> {
+    let python = on_path("python3")?;
+    output_of(Command::new(&python).args(["-c", "import duckdb"]), NAME).ok().map(|_| python)
+}
+
+/// True if it can be measured.
+pub(super) fn is_there() -> bool {
+    python().is_some()
+}
+
 /// Measures it, if it is there.
 pub(super) fn measure(setting: &Setting, cell: &Cell, table: &Path) -> Result<Vec<Reference>> {
     let missing = || LabError::Missing("duckdb is not installed as a module of python3".to_owned());
-    let python = on_path("python3").ok_or_else(missing)?;
-    output_of(Command::new(&python).args(["-c", "import duckdb"]), NAME).map_err(|_| missing())?;
+    let python = python().ok_or_else(missing)?;
     let queries = queries(cell);
     let columns = format!("id VARCHAR, {}", columns("BIGINT", "VARCHAR"));
     let mut command = Command::new(&python);

@@ -71,6 +71,16 @@ pub(super) fn measure(setting: &Setting, cell: &Cell, report: &mut Report) -> Re
     Ok(Figures { references, ..Figures::default() })
 }
 
+/// True if a store is there that these figures lack.
+pub(super) fn lacks(setting: &Setting, references: &[Reference]) -> bool {
+    let others: [(_, fn() -> bool); 2] =
+        [(postgres::NAME, postgres::is_there), (duckdb::NAME, duckdb::is_there)];
+    let is_new = |(name, is_there): &(&str, fn() -> bool)| {
+        references.iter().all(|own| own.what != *name) && is_there()
+    };
+    setting.options.servers.is_empty() && others.iter().any(is_new)
+}
+
 /// The records as comma-separated values, without a line of heads.
 fn write_table(path: &Path, cell: &Cell, seed: u64) -> std::io::Result<()> {
     let mut file = BufWriter::new(std::fs::File::create(path)?);

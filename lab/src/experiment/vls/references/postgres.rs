@@ -20,12 +20,17 @@ use crate::server::free_port;
 use crate::setting::{Setting, on_path};
 
 /// The name in tables and lines.
-const NAME: &str = "postgresql, psql";
+pub(super) const NAME: &str = "postgresql, psql";
 /// Where Debian has its programs, by version.
 const DEBIAN: &str = "/usr/lib/postgresql";
 /// The users that root may run it as.
 const USERS: [&str; 2] = ["postgres", "nobody"];
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// True if it can be measured.
+pub(super) fn is_there() -> bool {
+    programs().is_some()
+}
 
 /// Measures it, if it is there.
 pub(super) fn measure(setting: &Setting, cell: &Cell, table: &Path) -> Result<Vec<Reference>> {
