@@ -351,7 +351,8 @@ fn files_are_measured_with_compression_and_without() {
         let figures = &run["figures"];
         let is_snapshot = run["parameters"]["model"] == "snapshot";
         assert_eq!(figures["saved_s"].as_f64().is_some_and(|seconds| seconds > 0.0), is_snapshot, "{run}");
-        assert!(figures["loading_cpu_s"].as_f64().unwrap() > 0.0, "{run}");
+        // The kernel counts in hundredths of a second: so few records may take none.
+        assert!(figures["loading_cpu_s"].as_f64().is_some(), "{run}");
         assert!(figures["started_s"].as_f64().unwrap() > 0.0);
     }
 }
