@@ -211,8 +211,9 @@ impl Condensed {
         buffer.extend_from_slice(&self.body);
         let length = padded_length(buffer.len(), offset, BLOCK_ALIGN_BYTES);
         let mut header = self.header(file_id, length);
-        let is_tried =
-            compression == Compression::Lz4 && self.count > 0 && Packed::is_tried(length, BLOCK_ALIGN_BYTES);
+        // As long as readers take: the table may have made a compressed block longer than a flush compresses.
+        let is_short = self.body.len() <= RAW_BYTES_MAX;
+        let is_tried = compression == Compression::Lz4 && self.count > 0 && is_short;
         if is_tried && let Some(packed) = Packed::shorter(buffer, length, offset, BLOCK_ALIGN_BYTES) {
             (*buffer, header.length) = (packed.bytes, packed.length);
             header.flags |= BLOCK_LZ4;

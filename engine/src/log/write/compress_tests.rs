@@ -26,7 +26,7 @@ use crate::log::handle::begin;
 use crate::log::open::ahead::{BUFFERS, StreamFile};
 use crate::log::open::reader::Reader;
 use crate::log::open::stream::{Found, Message, read_ahead};
-use crate::log::packed::{Body, Packed, RAW_BYTES_MAX};
+use crate::log::packed::{Body, Packed, RAW_BYTES_MAX, raw_length};
 use crate::log::{
     Appender, CompactionError, Compression, Group, Keeper, LogError, LogOptions, OpenError, Sizes, SyncMode,
 };
@@ -348,15 +348,19 @@ fn compaction_compresses_what_was_not_and_the_reverse() {
     assert!(lengths[0] == lengths[2] && lengths[0] < lengths[1] / 4, "{lengths:?}");
 }
 
-#[test]
-fn compaction_makes_no_block_that_is_too_long_to_be_compressed() {
-    let disk = SimDisk::new(1, SimOptions::default());
-    // All blocks go to one file, and small ones are left for the next.
+/// A new log, of which all blocks go to one file, and small ones are left for the next by a compaction.
+fn in_one_file(disk: &SimDisk) -> Arc<Pipeline> {
     let sizes = Sizes { condensed_bytes: 256 << 10, ..Sizes::SMALL };
     let options = LogOptions { file_bytes: 64 << 20, sizes, ..options(SyncMode::No) };
     let mut reader = Reader::open(Arc::new(disk.clone()), options).unwrap();
     assert!(reader.next_block().unwrap().is_none());
-    let pipeline = Arc::new(begin(reader.finish().unwrap()).unwrap().0);
+    Arc::new(begin(reader.finish().unwrap()).unwrap().0)
+}
+
+#[test]
+fn compaction_makes_no_block_that_is_too_long_to_be_compressed() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let pipeline = in_one_file(&disk);
     // A small block, and one that with it is longer than can be compressed; then all in one.
     let lengths = [100_000, RAW_BYTES_MAX - 50_000, 100_000, 100_000];
     for (number, length) in (1..).zip(lengths) {
@@ -371,6 +375,28 @@ fn compaction_makes_no_block_that_is_too_long_to_be_compressed() {
     assert!(found.iter().all(|(_, header)| header.flags & BLOCK_LZ4 != 0), "{found:?}");
     assert_eq!(found.iter().map(|(_, header)| header.count).collect::<Vec<_>>(), [1, 1, 2]);
     assert!(compacted.bytes_after < RAW_BYTES_MAX as u64 / 200);
+    assert_eq!(log.verify(&log.closed_files()[0], |_| true).unwrap(), Some(Vec::new()));
+}
+
+#[test]
+fn the_longest_block_that_is_compressed_is_so_in_its_copy_too() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let pipeline = in_one_file(&disk);
+    let nearly = RAW_BYTES_MAX - 1_000;
+    let first = take_value(&pipeline, 1, vec![b'x'; nearly]);
+    // Without padding, in whose place the table could come.
+    let missing = RAW_BYTES_MAX - raw_length(first.body_bytes as usize) as usize;
+    pipeline.write_alone(first);
+    let longest = take_value(&pipeline, 2, vec![b'x'; nearly + missing]);
+    assert_eq!(longest.length, RAW_BYTES_MAX as u64);
+    pipeline.write_alone(longest);
+    pipeline.leave_all_files();
+    let log = Appender { pipeline };
+    let before = log.closed_files();
+    let compacted = log.compact(&before, Lsn(2), Lsn::ZERO, &mut Needs::default()).unwrap();
+    assert_eq!((compacted.records_after, before.len()), (2, 1));
+    let found = blocks_of(&disk);
+    assert!(found.len() == 2 && found.iter().all(|(_, header)| header.flags & BLOCK_LZ4 != 0), "{found:?}");
     assert_eq!(log.verify(&log.closed_files()[0], |_| true).unwrap(), Some(Vec::new()));
 }
 
