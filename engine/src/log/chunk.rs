@@ -26,7 +26,7 @@ pub(super) struct Allowance {
 
 /// Bytes of an allowance, which go back to it.
 pub(super) struct Share {
-    bytes: usize,
+    pub(super) bytes: usize,
     home: Sender<usize>,
 }
 

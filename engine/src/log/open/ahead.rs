@@ -10,7 +10,8 @@
 //! copied before the piece that follows, so a chunk always begins with what has not been looked at yet. There
 //! are so many buffers and no more; a buffer comes back when the last block in it has been replayed, or
 //! decompressed, and the reading waits for that. A block that fits no buffer gets memory of its own. All of
-//! that together is as much as the buffers have, or one such block, and the reading waits for it, too.
+//! that together is as much as the buffers have, or one such block with the piece that it ends in, and the
+//! reading waits for it, too.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -67,6 +68,8 @@ pub(in crate::log) struct Ahead {
     unread: Vec<(u64, DiskError)>,
     /// For what fits no buffer.
     allowance: Allowance,
+    /// Bytes of a piece at most.
+    piece_bytes: usize,
 }
 
 impl Ahead {
@@ -90,7 +93,8 @@ impl Ahead {
             })
             .expect("the system has room for a thread at the start");
         let allowance = Allowance::new(BUFFERS * sizes.piece_bytes);
-        Ahead { pieces, file_ended: true, unread: Vec::new(), allowance }
+        let piece_bytes = sizes.piece_bytes;
+        Ahead { pieces, file_ended: true, unread: Vec::new(), allowance, piece_bytes }
     }
 
     /// The front of the next file.
@@ -125,8 +129,11 @@ impl Ahead {
         // A block that is larger than a piece, or nearly. What is left of an earlier one may have a share.
         let mut bytes = rest.to_vec();
         drop(rest);
-        let share = self.allowance.take(wanted.max(have));
-        bytes.reserve_exact(wanted.max(have) - bytes.len());
+        // The last of several pieces may go on behind what is wanted.
+        let is_last = have >= wanted || self.file_ended;
+        let room = if is_last { have } else { wanted + self.piece_bytes };
+        let share = self.allowance.take(room);
+        bytes.reserve_exact(room - bytes.len());
         bytes.extend_from_slice(&piece.buffer.bytes[piece.range]);
         drop(piece.buffer);
         while bytes.len() < wanted
@@ -333,6 +340,10 @@ mod tests {
                     kept.retain(|(_, part): &(usize, Chunk)| part.buffer.as_deref().is_some_and(is_pooled));
                     chunk = ahead.more(rest, wanted).unwrap();
                     assert!(chunk.len() >= wanted || ahead.file_ended(), "seed {seed}, offset {offset}");
+                    let buffer = chunk.buffer.as_deref().expect("it has bytes");
+                    if let Some(share) = &buffer._share {
+                        assert!(buffer.bytes.capacity() <= share.bytes, "seed {seed}, offset {offset}");
+                    }
                     // A few are kept longer, as blocks on their way are.
                     kept.drain(..kept.len().saturating_sub(2));
                     let same =
