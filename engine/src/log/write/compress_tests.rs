@@ -198,7 +198,7 @@ fn a_block_of_a_file_that_has_been_left_is_written_as_it_is() {
 }
 
 #[test]
-fn a_block_that_is_not_written_is_not_counted() {
+fn a_block_that_is_not_written_is_counted_once_a_rescue_has_written_it() {
     let disk = SimDisk::new(1, SimOptions::default());
     let (pipeline, _) = open(&disk, SyncMode::No).unwrap();
     pipeline.write_alone(take(&pipeline, 1));
@@ -208,6 +208,12 @@ fn a_block_that_is_not_written_is_not_counted() {
     let (status, found) = (pipeline.status(), blocks_of(&disk));
     let first = found[0].1.length;
     assert_eq!((status.packed_blocks, status.packed_bytes_after, status.bytes_written()), (1, first, first));
+    disk.set_options(SimOptions::default());
+    assert_eq!(pipeline.rescue(), Rescue::Done);
+    // It moves both, of which the first was counted.
+    let status = pipeline.status();
+    assert_eq!(status.packed_blocks, 2);
+    assert!(status.packed_bytes_after.abs_diff(2 * first) < 100, "{status:?}");
 }
 
 /// Bytes that cannot be compressed.

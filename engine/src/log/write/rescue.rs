@@ -22,7 +22,7 @@
 
 use std::sync::Arc;
 
-use super::durable::{Pending, Standing};
+use super::durable::{Pending, Progress, Standing};
 use super::pipeline::{Leaving, Pipeline, SECTOR_BYTES, State};
 use crate::io::{DiskError, DiskFile, DiskResult};
 use crate::log::block::{BlockHeader, reseal};
@@ -128,6 +128,10 @@ impl Pipeline {
         for block in pending {
             active.lanes[lane].contents.add(block.sequence, block.first, block.last);
             active.lanes[lane].contents.saved += block.saved;
+            // Of the others the first write was counted.
+            if matches!(block.progress, Progress::Failed) && block.saved > 0 {
+                self.packing.note(block.length + block.saved, block.length);
+            }
         }
         // What lies behind is void already; cutting it, below, only gives the space back.
         for Leaving { file, length, contents } in &mut old {
