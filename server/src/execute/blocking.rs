@@ -6,8 +6,8 @@
 //! command of the first waiter in its stead, with the same function, right after its own command, and hands
 //! it the reply (`executor/waiters.rs`). So clients are served in the order in which they came.
 //!
-//! Order of locks: the gate, a waiter's outcome, the keys that its command latches; the queues are locked
-//! last and for a moment. So a command that holds latches must not touch an outcome.
+//! Order of locks: the gate, the state of a waiter, the keys that its command latches; the queues are locked
+//! last and for a moment. So a command that holds latches must not touch a waiter's state.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -121,6 +121,29 @@ pub enum Outcome {
     Unblocked,
 }
 
+/// The state of a client's waiting.
+#[derive(Debug)]
+pub(crate) enum Wait {
+    /// The client may be served.
+    GoesOn,
+    /// The client is to be told how it ended.
+    Ended(Outcome),
+    /// The client has been told. Who found it in a queue before that must not serve it again: nobody would
+    /// send that reply.
+    Told,
+}
+
+impl Wait {
+    /// Ends the waiting, unless it has ended. Returns whether it went on until now.
+    pub(crate) fn end(&mut self, outcome: Outcome) -> bool {
+        let went_on = matches!(self, Wait::GoesOn);
+        if went_on {
+            *self = Wait::Ended(outcome);
+        }
+        went_on
+    }
+}
+
 /// A client that waits.
 #[derive(Debug)]
 pub struct Waiter {
@@ -130,19 +153,26 @@ pub struct Waiter {
     pub(crate) request: Box<BlockRequest>,
     /// The newest `Lsn` that looks which found nothing have revealed.
     pub(crate) seen: AtomicU64,
-    pub(crate) outcome: Mutex<Option<Outcome>, rank::Outcome>,
+    pub(crate) wait: Mutex<Wait, rank::Outcome>,
 }
 
 impl Waiter {
     /// Whether waiting has ended.
     pub fn is_done(&self) -> bool {
         // Locked while somebody runs the command in this client's stead; its wake-up follows.
-        self.outcome.try_lock().is_some_and(|outcome| outcome.is_some())
+        self.wait.try_lock().is_some_and(|wait| !matches!(*wait, Wait::GoesOn))
     }
 
-    /// Takes the outcome if there is one.
+    /// Takes the outcome of waiting that has ended, once.
     pub fn take_outcome(&self) -> Option<Outcome> {
-        self.outcome.lock().take()
+        let mut wait = self.wait.lock();
+        match std::mem::replace(&mut *wait, Wait::Told) {
+            Wait::Ended(outcome) => Some(outcome),
+            other => {
+                *wait = other;
+                None
+            }
+        }
     }
 }
 
@@ -208,7 +238,7 @@ impl Blocking {
             protocol,
             seen: AtomicU64::new(request.seen.0),
             request,
-            outcome: Mutex::new(None),
+            wait: Mutex::new(Wait::GoesOn),
         });
         if waiter.request.keys.is_empty() {
             self.keyless.lock().push(waiter.clone());
@@ -263,12 +293,7 @@ impl Blocking {
         let queued = self.queues.lock().values().flatten().find(is_it).cloned();
         let found = queued.or_else(|| self.keyless.lock().iter().find(is_it).cloned());
         let Some(waiter) = found else { return false };
-        let mut slot = waiter.outcome.lock();
-        let waited = slot.is_none();
-        if waited {
-            *slot = Some(outcome);
-        }
-        drop(slot);
+        let waited = waiter.wait.lock().end(outcome);
         self.remove(&waiter);
         waiter.client.wake();
         waited
@@ -307,10 +332,8 @@ impl Blocking {
                 _ if awaited.is_done(kept) => acknowledge(&mut writer, awaited.is_kept(kept)),
                 _ => continue,
             }
-            let mut outcome = waiter.outcome.lock();
-            if outcome.is_none() {
-                *outcome = Some(Outcome::Served(reply, Lsn::ZERO));
-                drop(outcome);
+            let is_served = waiter.wait.lock().end(Outcome::Served(reply, Lsn::ZERO));
+            if is_served {
                 self.remove(&waiter);
                 waiter.client.wake();
             }
@@ -397,11 +420,7 @@ fn may_serve(change: &Change<'_>, awaits_groups: bool) -> bool {
 /// Ends the waiting of a connection that gives up, unless it has been served in this very moment. The outcome
 /// is then in the waiter.
 pub(crate) fn give_up(blocking: &Blocking, waiter: &Arc<Waiter>) {
-    let mut outcome = waiter.outcome.lock();
-    if outcome.is_none() {
-        *outcome = Some(Outcome::TimedOut);
-    }
-    drop(outcome);
+    waiter.wait.lock().end(Outcome::TimedOut);
     blocking.remove(waiter);
 }
 

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tarn_engine::record::{Batch, Kind};
 
 use super::Executor;
-use crate::execute::blocking::{Outcome, Place, Waiter};
+use crate::execute::blocking::{Outcome, Place, Wait, Waiter};
 use crate::execute::client::{After, Client};
 
 /// The longest wait for latches in the stead of a client that waits: others that only use a key give it back
@@ -21,7 +21,8 @@ pub(super) const STAND_IN_WAIT: Duration = Duration::from_millis(2);
 pub(super) const VAIN_MAX: usize = 64;
 
 /// The outcome of running a waiter's command.
-enum Served {
+#[derive(Debug)]
+pub(super) enum Served {
     /// The waiter is done, by this or by something else.
     Done,
     /// There is nothing for it.
@@ -148,17 +149,17 @@ impl Executor<'_> {
     }
 
     /// Runs the command of `waiter`, for which there may be something at `key`.
-    fn serve(&mut self, waiter: &Arc<Waiter>, key: &[u8]) -> Served {
+    pub(super) fn serve(&mut self, waiter: &Arc<Waiter>, key: &[u8]) -> Served {
         if self.server.pause.holds(true, self.now) {
             return Served::Later;
         }
-        // A thread that holds an outcome must not wait for the gate: a worker inside may be waiting for this
-        // outcome.
+        // A thread that holds the state of a waiter must not wait for the gate: a worker inside may be waiting
+        // for that.
         if self.enter_gate().is_err() {
             return Served::Later;
         }
-        let mut outcome = waiter.outcome.lock();
-        if outcome.is_none() && !waiter.client.is_killed() {
+        let mut wait = waiter.wait.lock();
+        if matches!(*wait, Wait::GoesOn) && !waiter.client.is_killed() {
             let mut stand_in = Client::new(waiter.client.clone(), true);
             stand_in.worker = self.worker;
             stand_in.db = waiter.db;
@@ -176,9 +177,9 @@ impl Executor<'_> {
                 // Who waits already runs no steps.
                 After::GoOn | After::Close | After::Steps(_) => {}
             }
-            *outcome = Some(Outcome::Served(reply, lsn));
+            wait.end(Outcome::Served(reply, lsn));
         }
-        drop(outcome);
+        drop(wait);
         self.server.blocking.remove(waiter);
         waiter.client.wake();
         Served::Done

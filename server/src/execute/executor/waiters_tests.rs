@@ -124,3 +124,29 @@ fn keys_that_somebody_has_for_long_are_tried_behind_all_others_the_next_time() {
     assert_eq!(served.ask(&mut reading, "LLEN key0"), ":0");
     give_up(&served.server.blocking, &waiter);
 }
+
+#[test]
+fn a_client_that_has_been_told_is_not_served_again() {
+    let served = Served::new();
+    let [mut pushing, mut popping, mut reading] = [0, 1, 1].map(|worker| served.client(worker));
+    let stream =
+        ["XGROUP CREATE stream group 0 MKSTREAM", "XREADGROUP GROUP group one BLOCK 0 STREAMS stream >"];
+    served.ask(&mut reading, stream[0]);
+    let waiters = [served.wait(&mut popping, "BLPOP list 0"), served.wait(&mut reading, stream[1])];
+    let writes = ["RPUSH list a", "XADD stream 1-1 name value"];
+    writes.iter().for_each(|write| _ = served.ask(&mut pushing, write));
+    for waiter in &waiters {
+        assert!(matches!(waiter.take_outcome(), Some(Outcome::Served(..))));
+    }
+    for write in ["RPUSH list b", "XADD stream 1-2 name value"] {
+        served.ask(&mut pushing, write);
+    }
+    // A worker may have found both in their queues before they were served.
+    for (waiter, key) in waiters.iter().zip([b"list".as_slice(), b"stream"]) {
+        served.execute(0, |executor| executor.serve(waiter, key));
+        assert!(waiter.is_done());
+        assert!(waiter.take_outcome().is_none());
+    }
+    assert_eq!(served.ask(&mut pushing, "LLEN list"), ":1");
+    assert_eq!(served.ask(&mut pushing, "XPENDING stream group"), "*4 :1 $3 1-1 $3 1-1 *1 *2 $3 one $1 1");
+}
