@@ -153,8 +153,8 @@ impl Executor<'_> {
         if self.server.pause.holds(true, self.now) {
             return Served::Later;
         }
-        // A thread that holds the state of a waiter must not wait for the gate: a worker inside may wait for that
-        // state.
+        // A thread that holds the state of a waiter must not wait for the gate: a worker inside may wait for
+        // that state.
         if self.enter_gate().is_err() {
             return Served::Later;
         }
