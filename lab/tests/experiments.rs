@@ -171,6 +171,10 @@ fn what_a_peer_does_not_know_is_left_out_and_the_run_goes_on() {
     assert!(servers.len() > 10 && servers.last().unwrap() == "other", "{servers:?}");
     let (out, _) = of("throughput", "PUBLISH", &["--only", "channels", "--seconds", "0.05"]);
     assert!(out.contains(&"channels: PUBLISH to 100 pipeline 1, other".to_owned()), "{out:?}");
+    // The error that takes the place of the confirmation is no message.
+    let (out, servers) = of("throughput", "SUBSCRIBE", &["--only", "channels", "--seconds", "0.05"]);
+    assert!(out.iter().any(|own| own.starts_with("channels: ") && own.ends_with(", other")), "{out:?}");
+    assert_eq!(servers, ["redis-server"]);
     let (out, servers) = of("recovery", "BGREWRITEAOF", &["--only", "warm"]);
     let kind = "strings of 16 B";
     let gone = ["other", "none", "none, RDB"].map(|name| format!("{kind}, {name}"));

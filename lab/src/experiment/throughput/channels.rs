@@ -17,8 +17,9 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use serde_json::json;
 
-use super::contest;
+use super::contest::{self, Case};
 use crate::error::{IoContext, LabError, Result};
+use crate::interrupt::wait_for;
 use crate::load::{Arg, Group, KeyChoice, Keys, Mix, Pace, Request};
 use crate::process::Pinned;
 use crate::report::Report;
@@ -31,16 +32,20 @@ const READERS: [usize; 3] = [1, 100, 1000];
 const PAYLOAD_BYTES: usize = 64;
 /// The length of a measurement in seconds unless another is wished.
 const USUAL_S: f64 = 2.0;
-/// How long a look at the sockets waits, and how long a client waits for the confirmation.
+/// The time that a look at the sockets waits, and a client for the confirmation, and for its first message.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The interval between two looks for the first message.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// The reply to `SUBSCRIBE news`.
+const CONFIRMATION: &[u8] = b"*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n";
 
 /// Runs the part.
 pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let contenders = setting.contenders(report, Persistence::None)?;
     let publish = Request::new(&[Arg::Text("PUBLISH"), Arg::Text("news"), Arg::Value(PAYLOAD_BYTES)]);
     for readers in READERS {
-        let mut all = Vec::new();
+        let mut all: Vec<Readers> = Vec::new();
         let ready = contest::prepared(report, &format!("channels: {readers} clients"), &contenders, |own| {
             all.push(Readers::start(own.server.address(), readers, &setting.load_cores)?);
             Ok(())
@@ -57,12 +62,9 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
                 pace: Pace::Closed { pipeline },
                 mix: Mix::of(publish.clone(), Keys::new(KeyChoice::Uniform, 1)),
             };
-            let case = format!("channels: {request} pipeline {pipeline}");
-            contest::hold_for(setting, report, &case, &parameters, &ready, &[group], USUAL_S)?;
-        }
-        for (readers, contender) in all.into_iter().zip(ready) {
-            let stopped = readers.stop(&contender.label);
-            report.forgive(contender.is_peer(), || format!("channels, {}", contender.label), stopped)?;
+            let name = format!("channels: {request} pipeline {pipeline}");
+            let case = Case { name: &name, parameters: &parameters, groups: &[group], usual_s: USUAL_S };
+            contest::hold_for(setting, report, &case, &ready, |place| all[place].check())?;
         }
     }
     Ok(())
@@ -72,7 +74,8 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
 struct Readers {
     ends: Arc<AtomicBool>,
     bytes: Arc<AtomicU64>,
-    thread: JoinHandle<Result<()>>,
+    /// Nothing once it has failed.
+    thread: Option<JoinHandle<Result<()>>>,
 }
 
 impl Readers {
@@ -87,17 +90,31 @@ impl Readers {
                 read_all(streams, &ends, &bytes)
             }
         });
-        Ok(Readers { ends, bytes, thread })
+        Ok(Readers { ends, bytes, thread: Some(thread) })
     }
 
-    /// Ends them.
-    fn stop(self, server: &str) -> Result<()> {
-        self.ends.store(true, Ordering::Relaxed);
-        self.thread.join().map_err(|_| LabError::Reply("the readers panicked".to_owned()))??;
-        match self.bytes.load(Ordering::Relaxed) {
-            0 => Err(LabError::Reply(format!("{server} delivered no message"))),
-            _ => Ok(()),
+    /// Fails unless messages have come and all clients still read: the cost of a message that nobody gets is
+    /// not what is measured.
+    fn check(&mut self) -> Result<()> {
+        let is_over = || self.thread.as_ref().is_none_or(JoinHandle::is_finished);
+        let has_come = || self.bytes.load(Ordering::Relaxed) > 0;
+        let seen = wait_for(LOOK_AGAIN, PATIENCE, || Ok((has_come() || is_over()).then_some(())))?;
+        if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
+            thread.join().map_err(|_| LabError::Reply("the readers panicked".to_owned()))??;
         }
+        match (&self.thread, seen) {
+            (Some(_), Some(())) => Ok(()),
+            (Some(_), None) => Err(LabError::Reply("no message was delivered".to_owned())),
+            (None, _) => Err(LabError::Reply("the clients that read have ended".to_owned())),
+        }
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        // Its failure was found where it mattered.
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -107,7 +124,12 @@ fn subscribed(address: SocketAddr) -> Result<TcpStream> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.write_all(b"*2\r\n$9\r\nSUBSCRIBE\r\n$4\r\nnews\r\n")?;
-        stream.read_exact(&mut [0; "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n".len()])?;
+        let mut reply = vec![0; CONFIRMATION.len()];
+        stream.read_exact(&mut reply)?;
+        if reply != CONFIRMATION {
+            let text = format!("the reply begins with {:?}", String::from_utf8_lossy(&reply));
+            return Err(std::io::Error::new(ErrorKind::InvalidData, text));
+        }
         stream.set_nonblocking(true)?;
         Ok(stream)
     };
@@ -138,4 +160,35 @@ fn read_all(mut streams: Vec<TcpStream>, ends: &AtomicBool, bytes: &AtomicU64) -
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn clients_that_have_ended_are_found_and_those_with_a_message_are_well() {
+        let of = |message: &'static [u8], more: fn(TcpStream)| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let server = std::thread::spawn(move || {
+                let mut stream = listener.accept().unwrap().0;
+                assert!(stream.read(&mut [0; 64]).unwrap() > 0);
+                stream.write_all(&[CONFIRMATION, message].concat()).unwrap();
+                more(stream);
+            });
+            let mut readers = Readers::start(address, 1, &[]).unwrap();
+            let found = [(); 2].map(|()| readers.check().map_err(|error| error.to_string()));
+            drop(readers);
+            server.join().unwrap();
+            found
+        };
+        let stays = |mut stream: TcpStream| assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+        assert_eq!(of(b"message", stays), [Ok(()), Ok(())]);
+        let ended = ["the server closed a client that reads", "the clients that read have ended"];
+        assert_eq!(of(b"", drop), ended.map(|why| Err(format!("unexpected reply: {why}"))));
+    }
 }

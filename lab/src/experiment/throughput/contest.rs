@@ -13,6 +13,18 @@ use crate::setting::{Contender, Setting, progress};
 /// The length of a measurement in seconds unless another is wished.
 const USUAL_S: f64 = 5.0;
 
+/// A load that is held on each contender.
+pub(super) struct Case<'c> {
+    /// Its words.
+    pub name: &'c str,
+    /// Its parameters.
+    pub parameters: &'c Value,
+    /// The load.
+    pub groups: &'c [Group],
+    /// The length of a measurement in seconds unless another is wished.
+    pub usual_s: f64,
+}
+
 /// Those contenders that can be prepared; a peer that cannot is left out.
 pub(super) fn prepared<'c>(
     report: &mut Report,
@@ -34,31 +46,32 @@ pub(super) fn prepared<'c>(
 pub(super) fn hold(
     setting: &Setting,
     report: &mut Report,
-    case: &str,
+    name: &str,
     parameters: &Value,
     contenders: &[&Contender],
     groups: &[Group],
 ) -> Result<Vec<f64>> {
-    hold_for(setting, report, case, parameters, contenders, groups, USUAL_S)
+    let case = Case { name, parameters, groups, usual_s: USUAL_S };
+    hold_for(setting, report, &case, contenders, |_| Ok(()))
 }
 
-/// The same, for so many seconds each unless another time is wished.
+/// The same of a case. `check` looks after each measurement whether the contender with this place has done
+/// all that it was to do.
 pub(super) fn hold_for(
     setting: &Setting,
     report: &mut Report,
-    case: &str,
-    parameters: &Value,
+    case: &Case<'_>,
     contenders: &[&Contender],
-    groups: &[Group],
-    usual_s: f64,
+    mut check: impl FnMut(usize) -> Result<()>,
 ) -> Result<Vec<f64>> {
+    let Case { name: case, parameters, groups, usual_s } = *case;
     let mut rates: Vec<Option<Vec<f64>>> = vec![Some(Vec::new()); contenders.len()];
     let measured = setting.time(0.3, usual_s);
     let until = Until::Time { warmup: measured / 5, measured };
     let time_ms = (measured / 5 + measured).as_millis() as u64;
     let bar = progress(u64::from(setting.repeats()) * contenders.len() as u64 * time_ms, case);
     for repeat in 1..=setting.repeats() {
-        for (contender, own) in contenders.iter().zip(&mut rates) {
+        for (place, (contender, own)) in contenders.iter().zip(&mut rates).enumerate() {
             let Some(rates) = own else { continue };
             let seed = setting.seed.wrapping_add(u64::from(repeat) << 32);
             let mut load = Load::new(contender.server.address(), groups.to_vec(), until, seed);
@@ -69,6 +82,7 @@ pub(super) fn hold_for(
             let result = load.run(|_| bar.set_position(position + passed_ms())).and_then(LoadResult::check);
             bar.set_position(position + time_ms);
             drop(pinned);
+            let result = result.and_then(|result| check(place).map(|()| result));
             let what = || format!("{case}, {}", contender.label);
             let Some(result) = bar.suspend(|| report.forgive(contender.is_peer(), what, result))? else {
                 *own = None;

@@ -295,13 +295,14 @@ pub(crate) fn run(
             fill(&contender.server, &what, requests, data.clone(), setting.seed).map(|_| ())
         })?;
         for &pipeline in pipelines.iter().filter(|pipeline| is_asked(asked_pipelines, pipeline)) {
-            let case = format!("families: {name} pipeline {pipeline}");
+            let words = format!("families: {name} pipeline {pipeline}");
             let parameters = json!({
                 "persistence": "none", "clients": CLIENTS, "pipeline": pipeline, "family": family,
                 "request": name, "loaded_with": requests,
             });
-            let groups = [clients(pipeline, mix.clone())];
-            contest::hold_for(setting, report, &case, &parameters, &contenders, &groups, USUAL_S)?;
+            let (groups, usual_s) = ([clients(pipeline, mix.clone())], USUAL_S);
+            let case = contest::Case { name: &words, parameters: &parameters, groups: &groups, usual_s };
+            contest::hold_for(setting, report, &case, &contenders, |_| Ok(()))?;
         }
     }
     Ok(())
