@@ -122,7 +122,7 @@ pub fn data_files(dirs: &[impl AsRef<Path>]) -> (Vec<PathBuf>, u64) {
 }
 
 /// The way in which the operating system was made to forget files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forgetting {
     /// The whole page cache was dropped.

@@ -143,6 +143,12 @@ pub fn is_in_memory(file_system: &str) -> bool {
     file_system.starts_with("tmpfs") || file_system.starts_with("ramfs")
 }
 
+/// The reason for which nothing can be read from a disk there, if the files are in memory.
+pub(crate) fn no_disk(file_system: &str) -> Option<String> {
+    let why = || format!("files in memory are not read from a disk: --dir names one ({file_system})");
+    is_in_memory(file_system).then(why)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use std::path::Path;
 use clap::Parser;
 use serde_json::Value;
 use tarn_lab::setting::on_path;
-use tarn_lab::{Conclusion, LabCli};
+use tarn_lab::{Conclusion, LabCli, machine};
 
 /// Runs an experiment on each server that there is, and returns the JSON lines of its runs, goals left out.
 fn runs(experiment: &str, more: &[&str]) -> Vec<Value> {
@@ -364,13 +364,17 @@ fn files_are_measured_with_compression_and_without() {
 #[test]
 fn starts_from_inserts_alone_and_from_the_disk_and_flushed_files_are_measured() {
     let runs = runs("persistence", &["--seconds", "0.05", "--only", "inserts,cold,fsync"]);
+    // As of a directory in memory.
+    let (left, runs): (Vec<_>, Vec<_>) = runs.into_iter().partition(|run| run["case"] == "left-out");
+    let cold = if left.is_empty() { 3 } else { 0 };
+    left.iter().for_each(|run| assert_eq!(run["figures"]["cell"]["part"], "cold", "{run}"));
     for server in ["redis-server", "tarn"] {
         let of = |part: &str| {
             let is_own = |run: &&Value| run["server"] == server && run["parameters"]["part"] == part;
             runs.iter().filter(is_own).collect::<Vec<_>>()
         };
         let counts = ["inserts", "cold", "fsync"].map(|part| of(part).len());
-        assert!([[0, 0, 0], [3, 3, 4]].contains(&counts), "{server}: {counts:?}");
+        assert!([[0, 0, 0], [3, cold, 4]].contains(&counts), "{server}: {counts:?}");
         let flushing =
             of("fsync").iter().filter(|run| run["parameters"]["incremental_fsync"] == true).count();
         assert_eq!(flushing, counts[2] / 2);
@@ -392,6 +396,34 @@ fn starts_from_inserts_alone_and_from_the_disk_and_flushed_files_are_measured() 
         let is_written = run["parameters"]["model"] == "snapshot" || run["parameters"]["shortens"] == true;
         assert_eq!(figures["saved_s"].as_f64().is_some_and(|seconds| seconds > 0.0), is_written, "{run}");
         assert!(figures["started_s"].as_f64().unwrap() > 0.0, "{run}");
+        assert_eq!(figures["forgotten"].is_string(), run["parameters"]["part"] == "cold", "{run}");
+    }
+}
+
+#[test]
+fn a_start_from_the_disk_is_left_out_where_the_files_are_in_memory() {
+    let memory = Path::new("/dev/shm");
+    if !machine::is_in_memory(&machine::file_system(memory)) {
+        skipped("/dev/shm is no file system in memory");
+        return;
+    }
+    for (experiment, more, count) in [("persistence", &["--memory", "ample"][..], 3), ("recovery", &[], 2)] {
+        let dir = tempfile::tempdir_in(memory).unwrap();
+        let json = dir.path().join("runs.jsonl");
+        let (dir_text, json_text) = (text(dir.path()), text(&json));
+        // Any file will do for ours: nothing is started.
+        let mut words = vec!["tarn-lab", "run", experiment, "--quick", "--only", "cold"];
+        words.extend(["--servers", "tarn", "--tarn", "/bin/sh", "--dir", &dir_text, "--json", &json_text]);
+        words.extend(more);
+        tarn_lab::execute(LabCli::parse_from(words)).unwrap();
+        let lines = std::fs::read_to_string(&json).unwrap();
+        let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), count);
+        for line in lines {
+            let why = line["figures"]["why"].as_str().unwrap();
+            assert!(why.starts_with("files in memory are not read from a disk: "), "{line}");
+            assert_eq!(line["figures"]["failed"], false);
+        }
     }
 }
 

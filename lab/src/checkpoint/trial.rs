@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::device;
+use crate::device::{self, Forgetting};
 use crate::error::{LabError, Result};
 use crate::interrupt::{self, wait_for};
 use crate::server::{Info, Plan, Server};
@@ -76,6 +76,8 @@ pub struct Trial {
     pub patience: Option<Duration>,
     /// True if the files are taken out of the page cache before each start.
     pub is_cold: bool,
+    /// The way in which they were before the last start, if they were.
+    pub forgotten: Option<Forgetting>,
     dirs: Vec<TempDir>,
 }
 
@@ -84,8 +86,8 @@ impl Trial {
     pub fn start(plan: &Plan, dirs: Vec<TempDir>, ask: Option<Ask>, forks: bool) -> Result<Trial> {
         let server = plan.start()?;
         let version = server.version()?;
-        let (cut, limit, patience, is_cold) = (None, None, None, false);
-        Ok(Trial { version, server, ask, forks, cut, limit, patience, is_cold, dirs })
+        let (cut, limit, patience, is_cold, forgotten) = (None, None, None, false, None);
+        Ok(Trial { version, server, ask, forks, cut, limit, patience, is_cold, forgotten, dirs })
     }
 
     /// Puts the server under a limit of memory. What it has already does not count.
@@ -150,7 +152,9 @@ impl Trial {
         self.server.kill()?;
         let files = device::data_files(&self.dirs).0;
         if self.limit.is_some() || self.is_cold {
-            device::forget(&files)?;
+            self.forgotten = Some(device::forget(&files)?);
+            // Forgetting may have affected the executable, which is not to be measured.
+            device::read_through(std::slice::from_ref(&self.server.plan.subject.binary))?;
         } else {
             device::read_through(&files)?;
         }
@@ -204,7 +208,8 @@ mod tests {
         let subject = Subject { arguments, ..Subject::new(Product::RedisServer, "/bin/sh".as_ref()) };
         let server = Plan::new(subject, dir.path()).launch().unwrap();
         let (version, ask, cut, limit, patience) = (String::new(), None, None, None, None);
-        Trial { version, server, ask, forks: false, cut, limit, patience, is_cold: false, dirs: vec![dir] }
+        let (forks, is_cold, forgotten, dirs) = (false, false, None, vec![dir]);
+        Trial { version, server, ask, forks, cut, limit, patience, is_cold, forgotten, dirs }
     }
 
     fn failed() -> LabError {

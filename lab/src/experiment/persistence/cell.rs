@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::Stretch;
+use crate::device::Forgetting;
 use crate::report::thousands;
 use crate::resources::Usage;
 use crate::server::{PeerName, Persistence, Product};
@@ -266,6 +267,8 @@ pub struct Figures {
     pub saved_s: Option<f64>,
     /// Seconds of a start until all keys were there.
     pub started_s: Option<f64>,
+    /// The way in which the files were taken out of the page cache before it, if they were.
+    pub forgotten: Option<Forgetting>,
     /// Processor time of a start by its time.
     pub cores_busy: Option<f64>,
     /// By time: seconds at the end of an interval, and requests a second in it.

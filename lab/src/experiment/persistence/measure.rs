@@ -227,6 +227,7 @@ fn recovery(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) ->
 fn start(times: &Times, trial: &mut Trial, figures: &mut Figures) -> Result<()> {
     figures.last_file_bytes = Some(trial.file_bytes()?);
     let keys = trial.relaunch()?;
+    figures.forgotten = trial.forgotten;
     let (pid, every) = (trial.server.pid(), times.every_of_start);
     let watch = |is_over: &_| resources::watch(pid, every, is_over);
     let (usage, started) = beside(watch, || {

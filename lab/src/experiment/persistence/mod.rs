@@ -24,6 +24,7 @@ use self::cell::{Cell, Figures, Memory, Model, Part};
 use self::measure::Times;
 use super::contract::{Experiment, LineOf, Measured, ResultsOf, Wanted, leave_out};
 use crate::error::{LabError, Result};
+use crate::machine;
 use crate::page::{Facts, Row};
 use crate::report::Report;
 use crate::resources::{Shares, Usage};
@@ -83,6 +84,9 @@ impl Experiment for Persistence {
         let refused = todo.iter().find_map(Cell::limit).and_then(|own| own.by.refusal(&self.setting.dir));
         if let Some(why) = refused {
             leave_out(todo, |cell| cell.limit().is_some(), &why, report)?;
+        }
+        if let Some(why) = machine::no_disk(&self.setting.file_system) {
+            leave_out(todo, |cell| cell.part == Part::Cold, &why, report)?;
         }
         Ok(())
     }

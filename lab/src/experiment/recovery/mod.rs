@@ -4,7 +4,8 @@
 //! cache; 1 M of 1 KB, as strings and as hashes, from a cold disk). A pure log on both sides, stopped
 //! cleanly; where the cache is warm the other one's is rewritten, and it starts from an RDB file, too. The
 //! restarts of all take turns. Expected: with a warm cache the memory's insertion rate on all cores is the
-//! limit; with a cold one the device's read rate, measured on the same files in the same run.
+//! limit; with a cold one the device's read rate, measured on the same files in the same run. Where the
+//! directory is in memory, the cold part is left out.
 
 mod kinds;
 
@@ -18,10 +19,10 @@ use crate::device;
 use crate::error::{LabError, Result};
 use crate::interrupt::wait_for;
 use crate::load::Mix;
-use crate::process;
-use crate::report::{Report, Run};
+use crate::report::{LeftOut, Report, Run};
 use crate::server::{Info, Persistence, Plan, Product, Server, Subject};
 use crate::setting::{self, Setting, is_asked};
+use crate::{machine, process};
 use kinds::{Kind, kinds};
 use tarn_resp::client;
 
@@ -94,6 +95,13 @@ impl Experiment for Recovery {
     fn measure(&mut self, name: &String, report: &mut Report) -> Result<Option<Measured<()>>> {
         let (setting, kinds) = (&self.setting, kinds(&self.setting));
         let kind = kinds.iter().find(|kind| kind.name == name).expect("the plan has names of kinds");
+        if let Some(why) = machine::no_disk(&setting.file_system).filter(|_| kind.is_cold()) {
+            for Subject { name: server, .. } in &setting.servers {
+                let (what, why) = (format!("{name}, {server}"), why.clone());
+                report.leave_out(&LeftOut::<()> { cell: None, what, why, failed: false })?;
+            }
+            return Ok(None);
+        }
         let mut trials = Vec::new();
         for subject in &setting.servers {
             let has_rdb = subject.product == Product::RedisServer && !kind.is_cold();
