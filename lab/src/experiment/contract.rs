@@ -268,8 +268,23 @@ pub fn run<E: Experiment>(
     }
     drop(results);
     experiment.prepare(&mut todo, report)?;
+    match measure_all(experiment, &todo, path, report) {
+        // That something was wrong counts even if nobody reads the rest.
+        Err(LabError::NoReader) if experiment.broken_of_run() > 0 => Ok(experiment.broken_of_run()),
+        Err(error) => Err(error),
+        Ok(()) => experiment.conclude(path, wanted, report),
+    }
+}
+
+/// Measures cells.
+fn measure_all<E: Experiment>(
+    experiment: &mut E,
+    todo: &[E::Cell],
+    path: Option<&Path>,
+    report: &mut Report,
+) -> Result<()> {
     let bar = bar::<E>(todo.len());
-    for cell in &todo {
+    for cell in todo {
         interrupt::check()?;
         bar.set_message(cell.to_string());
         let (need, available) = (experiment.make_room(cell)?, process::available_bytes()?);
@@ -298,7 +313,7 @@ pub fn run<E: Experiment>(
         bar.inc(1);
     }
     bar.finish_and_clear();
-    experiment.conclude(path, wanted, report)
+    Ok(())
 }
 
 /// A progress bar over the cells. It is hidden if there are none, or if they show their own progress.
@@ -677,6 +692,50 @@ mod tests {
         fn lacks(&self, _: &String, figures: &u64) -> bool {
             *figures == 5
         }
+    }
+
+    /// A cell that finds something wrong, and one whose line nobody reads.
+    struct Broken {
+        losses: usize,
+        broken: usize,
+    }
+
+    impl Experiment for Broken {
+        const NAME: &'static str = "broken";
+        const QUESTION: &'static str = "";
+        const FIGURES: &'static str = "pair = 'a'\nsame = ['a']";
+        const CONTINUES: bool = false;
+        type Cell = String;
+        type Figures = ();
+
+        fn plan(&mut self) -> Result<Vec<String>> {
+            Ok(["lost", "unread", "never"].map(str::to_owned).to_vec())
+        }
+
+        fn measure(&mut self, cell: &String, _: &mut Report) -> Result<Option<Measured<()>>> {
+            match &**cell {
+                "lost" => self.broken += self.losses,
+                "unread" => return Err(LabError::NoReader),
+                _ => panic!("{cell} comes after the reader has gone"),
+            }
+            Ok(None)
+        }
+
+        fn broken_of_run(&self) -> usize {
+            self.broken
+        }
+    }
+
+    #[test]
+    fn a_reader_that_goes_does_not_hide_that_something_was_wrong() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("broken.jsonl");
+        let mut report = Report::new(Broken::NAME, 1, dir.path(), Some(&path)).unwrap();
+        let mut of = |losses| {
+            run(&mut Broken { losses, broken: 0 }, Some(&path), Wanted::default(), false, &mut report)
+        };
+        assert_eq!(of(1).ok(), Some(1));
+        assert!(matches!(of(0), Err(LabError::NoReader)));
     }
 
     #[test]

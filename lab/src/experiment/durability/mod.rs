@@ -30,7 +30,7 @@ use crate::power::{PowerDisk, is_available};
 use crate::report::{Report, Run};
 use crate::server::{Persistence, Plan, Product, Subject, is_peer};
 use crate::setting::Setting;
-use campaign::{Orders, Outcome};
+use campaign::Orders;
 
 /// Under `everysec`, acknowledged writes may be lost if they are younger than this at the kill.
 const EVERYSEC: Duration = Duration::from_secs(1);
@@ -131,11 +131,7 @@ impl Experiment for Durability {
     }
 
     fn measure(&mut self, case: &Case, report: &mut Report) -> Result<Option<Measured<()>>> {
-        let outcome = campaign(&self.setting, &self.own, report, case)?;
-        for violation in &outcome.violations {
-            println!("{case}: {violation}");
-        }
-        self.broken += usize::from(!outcome.violations.is_empty());
+        campaign(self, report, case)?;
         Ok(None)
     }
 
@@ -144,7 +140,9 @@ impl Experiment for Durability {
     }
 }
 
-fn campaign(setting: &Setting, options: &Options, report: &mut Report, case: &Case) -> Result<Outcome> {
+/// Kills a server again and again, and counts it as broken before anybody has read of it.
+fn campaign(experiment: &mut Durability, report: &mut Report, case: &Case) -> Result<()> {
+    let Durability { setting, own: options, broken } = experiment;
     let &Case { ref server, mode, dirs } = case;
     let subject = setting.subject(server)?;
     let (mut plan, dir) = setting.plan_of(subject, mode)?;
@@ -179,6 +177,10 @@ fn campaign(setting: &Setting, options: &Options, report: &mut Report, case: &Ca
     };
     let label = case.to_string();
     let outcome = campaign::fight(&orders, power.as_mut(), &label)?;
+    *broken += usize::from(!outcome.violations.is_empty());
+    for violation in &outcome.violations {
+        println!("{label}: {violation}");
+    }
     if !outcome.violations.is_empty() && power.is_none() {
         println!("{label}: the data are kept in {}", interrupt::keep(dir).display());
     }
@@ -194,7 +196,7 @@ fn campaign(setting: &Setting, options: &Options, report: &mut Report, case: &Ca
         }),
         figures: json!(outcome),
     })?;
-    Ok(outcome)
+    Ok(())
 }
 
 /// Puts the data of a server on a disk that loses power.
