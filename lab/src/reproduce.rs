@@ -522,7 +522,8 @@ impl Manifest {
             command.arg("--dir").arg(data);
         }
         if !json.exists() && self.has(name) {
-            fs::write(&json, results::text(&packed(dir, name))?).at(&json)?;
+            // Whole or not at all: a part of them would be continued, and packed in their place.
+            write_whole(&json, results::text(&packed(dir, name))?.as_bytes())?;
         }
         let (begun, began, continued) = (Instant::now(), now(), json.exists());
         let status = run_to_its_end(&mut command).doing(|| shown.clone())?;
@@ -822,6 +823,19 @@ mod tests {
             Pages { draw: &|_, _, _| panic!("drawn"), claims: &|_, _| panic!("judged"), noise: &no_noise };
         let said = draw("vls", dir.path(), &nothing).unwrap();
         assert_eq!(said, "\n## vls\n\nCannot be judged here: vls: 1 cell left out: no room.\n");
+    }
+
+    #[test]
+    fn results_that_cannot_be_unpacked_whole_are_not_continued() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(packed(dir.path(), "vls"), zstd::encode_all(&b"{}\n{}\n"[..], 1).unwrap()).unwrap();
+        let mut manifest = Manifest::read(&args(dir.path())).unwrap();
+        manifest.done.push(Done { experiment: "vls".to_owned(), ..Done::default() });
+        // The place of what is not whole yet is taken.
+        fs::create_dir(dir.path().join("vls.jsonl.unfinished")).unwrap();
+        let step = STEPS.iter().find(|step| step.experiment == "vls").unwrap();
+        let error = manifest.measure(step, &args(dir.path())).unwrap_err().to_string();
+        assert!(error.contains("vls.jsonl.unfinished") && !dir.path().join("vls.jsonl").exists(), "{error}");
     }
 
     #[test]
