@@ -12,7 +12,7 @@ use super::cell::{Cell, Figures, Reference};
 use super::store;
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt::wait_for;
-use crate::report::{LeftOut, Report};
+use crate::report::Report;
 use crate::server::{self, Persistence, Product, Server};
 use crate::setting::Setting;
 use rand::SeedableRng;
@@ -60,15 +60,18 @@ pub(super) fn measure(setting: &Setting, cell: &Cell, report: &mut Report) -> Re
     type Measure = fn(&Setting, &Cell, &Path) -> Result<Vec<Reference>>;
     let others: [(_, Measure); 2] = [("postgresql", postgres::measure), ("duckdb", duckdb::measure)];
     for (name, measure) in others {
-        match measure(setting, cell, &table) {
-            Err(LabError::Missing(why)) => {
-                let what = name.to_owned();
-                report.leave_out(&LeftOut::<()> { cell: None, what, why, failed: false })?;
-            }
-            found => references.extend(found?),
-        }
+        references.extend(found(report, name, measure(setting, cell, &table))?);
     }
     Ok(Figures { references, ..Figures::default() })
+}
+
+/// The figures of another store. One that is not there, or fails as a peer may, is left out.
+fn found(report: &mut Report, name: &str, measured: Result<Vec<Reference>>) -> Result<Vec<Reference>> {
+    let measured = measured.map_err(|error| match error {
+        LabError::Missing(why) => LabError::LeftOut { why, failed: false },
+        failed => failed,
+    });
+    Ok(report.forgive(true, || name.to_owned(), measured)?.unwrap_or_default())
 }
 
 /// True if a store is there that these figures lack.
@@ -240,4 +243,25 @@ fn redis(setting: &Setting, server: &Server, cell: &Cell, references: &mut Vec<R
     let seconds = repeated(setting, run, expected)?;
     references.push(Reference { what: REDIS.to_owned(), query: SUM.to_owned(), seconds });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn another_store_that_is_not_there_or_fails_does_not_end_the_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vls.jsonl");
+        let mut report = Report::new("vls", 1, dir.path(), Some(&path)).unwrap();
+        let mut found = |outcome| found(&mut report, "postgresql", outcome).map(|all| all.len());
+        assert_eq!(found(Err(LabError::Missing("it is not there".to_owned()))).unwrap(), 0);
+        assert_eq!(found(Err(LabError::Reply("initdb: no locale".to_owned()))).unwrap(), 0);
+        assert!(matches!(found(Err(LabError::Interrupted)), Err(LabError::Interrupted)));
+        let lines = std::fs::read_to_string(&path).unwrap();
+        let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let failed: Vec<_> = lines.map(|line| line["figures"]["failed"].clone()).collect();
+        assert_eq!(failed, [false, true]);
+    }
 }

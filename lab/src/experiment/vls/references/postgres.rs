@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// True if it can be measured.
 pub(super) fn is_there() -> bool {
-    programs().is_some()
+    programs().is_some() && user().is_ok()
 }
 
 /// Measures it, if it is there.
