@@ -164,11 +164,21 @@ pub(crate) fn is_packed(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "zst")
 }
 
-/// The lines without a last one that a full disk or a kill has cut: it has no newline, and cannot be read.
+/// The lines without a last one that a full disk or a kill has cut: it begins as all do, has no newline, and
+/// cannot be read.
 pub(crate) fn whole(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
-    let is_cut = serde_json::from_slice::<serde::de::IgnoredAny>(&text[end..]).is_err();
+    let last = &text[end..];
+    let is_line = last.starts_with(b"{\"") || last == b"{";
+    let is_cut = is_line && serde_json::from_slice::<serde::de::IgnoredAny>(last).is_err();
     if is_cut { &text[..end] } else { text }
+}
+
+/// True for the text of a file of results: it is empty, or its first line names an experiment.
+fn is_of_results(text: &[u8]) -> bool {
+    let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let names = |line: Value| line["experiment"].is_string();
+    text.is_empty() || serde_json::from_slice(first).is_ok_and(names)
 }
 
 /// Where lines go.
@@ -179,7 +189,8 @@ enum Lines {
 }
 
 impl Lines {
-    /// The end of a file, which is made, with its directory. A cut line there is taken away.
+    /// The end of a file, which is made, with its directory. A cut line there is taken away. A file of
+    /// anything else stays as it is.
     fn of(path: &Path) -> Result<Lines> {
         if is_packed(path) {
             let path = path.display();
@@ -197,6 +208,10 @@ impl Lines {
         lock(&file, path)?;
         let text = std::fs::read(path).at(path)?;
         let whole = whole(&text);
+        if !is_of_results(whole) {
+            let why = format!("{} has no results: choose another file with --json", path.display());
+            return Err(LabError::Arguments(why));
+        }
         if whole.len() < text.len() {
             tell!("{}: its last line is cut, and is taken away", path.display());
             file.set_len(whole.len() as u64).at(path)?;
@@ -486,8 +501,9 @@ mod tests {
         assert!(error.starts_with("write a line to /dev/full: "), "{error}");
         let path = dir.path().join("machine.jsonl");
         // One file ends within a line, another before its newline.
-        for (before, count) in [("{\"case\":\"a\"}\n{\"case\":\"b\",\"se", 2), ("{\"case\":\"a\"}", 2)] {
-            std::fs::write(&path, before).expect("there is room");
+        let first = "{\"experiment\":\"machine\",\"case\":\"a\"}";
+        for (rest, count) in [("\n{\"case\":\"b\",\"se", 2), ("", 2)] {
+            std::fs::write(&path, first.to_owned() + rest).expect("there is room");
             let mut report = Report::new("machine", 1, dir.path(), Some(&path)).expect("it is continued");
             line(&mut report, "c").expect("there is room");
             let text = std::fs::read_to_string(&path).expect("it is there");
@@ -495,6 +511,23 @@ mod tests {
             let cases: Vec<_> = cases.map(|line| line["case"].clone()).collect();
             assert_eq!((cases.len(), &cases[0], &cases[1]), (count, &"a".into(), &"c".into()));
         }
+    }
+
+    #[test]
+    fn a_file_of_anything_else_stays_as_it_is() {
+        let dir = tempfile::tempdir().expect("there is room");
+        let path = dir.path().join("notes.html");
+        for text in ["one\ntwo", "{\n  \"a\": 1\n}", "{\"a\":1}\n{\"b", "[1]\n", "{% one %}"] {
+            std::fs::write(&path, text).expect("there is room");
+            let refused = Report::new("machine", 1, dir.path(), Some(&path)).err().expect("it is refused");
+            let words = "notes.html has no results: choose another file with --json";
+            assert!(refused.to_string().ends_with(words), "{refused}");
+            assert_eq!(std::fs::read_to_string(&path).expect("it is there"), text);
+        }
+        // A file whose only line is cut.
+        std::fs::write(&path, "{\"experi").expect("there is room");
+        let report = Report::new("machine", 1, dir.path(), Some(&path));
+        assert!(report.is_ok() && std::fs::read(&path).is_ok_and(|text| text.is_empty()));
     }
 
     #[test]
