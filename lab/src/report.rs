@@ -96,12 +96,13 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// True if a figure keeps the bound. A figure that is not a number does not.
+    /// True if a figure keeps the bound. One that is no number, such as a ratio to 0, does not.
     pub fn is_met(self, figure: f64) -> bool {
-        match self {
-            Bound::AtLeast(bound) => figure >= bound,
-            Bound::AtMost(bound) => figure <= bound,
-        }
+        figure.is_finite()
+            && match self {
+                Bound::AtLeast(bound) => figure >= bound,
+                Bound::AtMost(bound) => figure <= bound,
+            }
     }
 
     /// The bound itself.
@@ -452,6 +453,7 @@ mod tests {
     fn a_goal_that_was_not_measured_is_not_met() {
         assert!(Bound::AtLeast(1.1).is_met(1.1) && !Bound::AtLeast(1.1).is_met(1.09));
         assert!(!Bound::AtMost(1.0).is_met(f64::NAN) && !Bound::AtLeast(1.0).is_met(f64::NAN));
+        assert!(!Bound::AtLeast(1.0).is_met(f64::INFINITY));
     }
 
     #[test]

@@ -165,7 +165,8 @@ impl Rows {
         if rest.is_empty() { Ok(values) } else { Err(Fault::NotUnderstood(rest.to_owned())) }
     }
 
-    /// True if an expression has no value because it divides by 0: what it needs was measured.
+    /// True if an expression has no value because rows are compared, and it divides by 0: what it needs was
+    /// measured. Where a row is divided by a 0 of its own, its measurement is wrong.
     pub(crate) fn divides_by_zero(&self, row: &Row, expression: &str) -> bool {
         let mut reader = Reader { rows: self, row, rest: expression, whole: false, by_zero: false };
         let values = reader.sum();
@@ -311,7 +312,7 @@ struct Reader<'r> {
     rest: &'r str,
     /// True if a `median` leaves its values as they are.
     whole: bool,
-    /// True once a measured number was divided by 0.
+    /// True once a measured number was divided by 0, and one of the two is of another row.
     by_zero: bool,
 }
 
@@ -326,11 +327,13 @@ impl Reader<'_> {
     }
 
     fn product(&mut self) -> Evaluated {
+        let begin = self.rest;
         let mut left = self.factor()?;
         while let Some(sign) = self.sign(&[" * ", " / "]) {
             let right = self.factor()?;
+            let compares = begin[..begin.len() - self.rest.len()].contains('@');
             let divides = sign == " / " && right.contains(&0.0);
-            self.by_zero |= divides && left.iter().any(|value| value.is_finite());
+            self.by_zero |= compares && divides && left.iter().any(|value| value.is_finite());
             left = pairs(&left, &right, |a, b| if sign == " * " { a * b } else { a / b });
         }
         Ok(left)
@@ -478,8 +481,9 @@ mod tests {
         assert_eq!(of("rate rate"), Err(Fault::NotUnderstood("rate".to_owned())));
         assert!(of("none").unwrap()[0].is_nan() && of("none.part").unwrap()[0].is_nan());
         let by_zero = |expression: &str| rows.divides_by_zero(&rows.all[0], expression);
-        let zero = "(rate - 4)";
+        let zero = "(rate@redis-b - 2)";
         assert!(by_zero(&format!("rate / {zero}")) && by_zero(&format!("1 + {zero} / {zero}")));
+        assert!(by_zero("rate@redis-b / (rate - 4)") && !by_zero("1 + rate / (rate - 4)"));
         for other in ["rate / none", "none / 1", "rate@other / 0", "rate / rate", "none / 0"] {
             assert!(!by_zero(other), "{other}");
         }

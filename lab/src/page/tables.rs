@@ -67,8 +67,8 @@ pub(crate) fn judge(list: &List, rows: &Rows) -> Vec<Goal> {
     goals
 }
 
-/// A value that was not measured misses its target, unless it may be missing. A ratio to 0 says nothing of
-/// the target, however it was measured.
+/// A value that was not measured misses its target, unless it may be missing; so does a ratio to a 0 of the
+/// same row. A ratio to the 0 of another one says nothing of the target, however it was measured.
 fn is_judged(target: &Target, rows: &Rows, row: &Row) -> bool {
     let is_compared = rows.values(row, &target.value) != Err(Fault::NoRow);
     let may_lack = target.optional || rows.divides_by_zero(row, &target.value);
@@ -371,6 +371,17 @@ mod tests {
         let met: Vec<_> = judged.iter().map(|goal| (&*goal.what, goal.is_met())).collect();
         assert_eq!(met, [("b: – s", false)]);
         assert_eq!(said(&own), ["…: … s 1 cell, there is no ratio to 0 (other)"]);
+        // A 0 of its own misses it, on either side of the bound.
+        for bound in ["at_most", "at_least"] {
+            let list = List::parse(&format!(
+                "pair = 'a'\nsame = ['a']\n[[target]]\nsection = ''\nwhat = 'y'\nvalue = 'y / z'\n\
+                 {bound} = 1.0\n"
+            ));
+            let row = json!({ "part": "p", "a": "b", "y": 1.0, "z": 0.0 }).as_object().unwrap().clone();
+            let rows = list.rows(vec![row]);
+            let met: Vec<bool> = judge(&list, &rows).iter().map(Goal::is_met).collect();
+            assert_eq!((met, unjudged(&list, &rows).len()), (vec![false], 0));
+        }
         let many = |name| gone(name, "no room: 3 MB", json!({ "part": "p" }));
         rows.left_out = ["c", "d", "e", "f"].map(many).to_vec();
         assert_eq!(said(&rows), ["…: … s 4 cells, no room (c; d; e; and 1 more)", alone]);
