@@ -71,8 +71,15 @@ pub enum LabError {
     #[error("{0}")]
     Missing(String),
     /// A checkpoint of a server failed, or does not end.
-    #[error("{0}")]
-    Checkpoint(String),
+    #[error("{what}: {why}")]
+    Checkpoint {
+        /// The server, and what did not happen.
+        what: String,
+        /// The reason that the server tells, or else the end of its log, which may have older ones.
+        why: String,
+        /// True if the server tells it.
+        is_told: bool,
+    },
     /// A cell that cannot be measured, or failed in a way that says nothing of the others: it is left out.
     #[error("{why}")]
     LeftOut {

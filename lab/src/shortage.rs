@@ -158,12 +158,14 @@ pub fn as_result(error: LabError, ended: Option<ExitStatus>, kills: u64) -> Resu
         }
         Some(status) => Err(LabError::Ended { status }),
         None => match error {
-            LabError::Checkpoint(why) if kills > 0 => {
-                Ok(format!("the kernel ended a child of the server for lack of memory: {why}"))
+            LabError::Checkpoint { .. } if kills > 0 => {
+                Ok(format!("the kernel ended a child of the server for lack of memory: {error}"))
             }
-            LabError::Checkpoint(why) | LabError::Reply(why) | LabError::Client(ClientError::Reply(why))
-                if is_refusal(&why, kills) =>
-            {
+            // The end of a log may tell of an earlier lack of memory.
+            LabError::Checkpoint { ref why, is_told: true, .. } if is_refusal(why, kills) => {
+                Ok(error.to_string())
+            }
+            LabError::Reply(why) | LabError::Client(ClientError::Reply(why)) if is_refusal(&why, kills) => {
                 Ok(why)
             }
             other => Err(other),
@@ -234,9 +236,17 @@ mod tests {
             assert!(matches!(as_result(lost(), ended, kills), Err(LabError::Ended { .. })));
         }
         assert!(as_result(lost(), None, 1).is_err() && as_result(lost(), None, 0).is_err());
-        let checkpoint = |why: &str| LabError::Checkpoint(why.to_owned());
-        assert!(as_result(checkpoint("it failed"), None, 1).unwrap().contains("a child"));
-        assert!(as_result(checkpoint("it failed: no space left on device"), None, 0).is_err());
+        let checkpoint = |why: &str, is_told| {
+            let (what, why) = ("it failed".to_owned(), why.to_owned());
+            LabError::Checkpoint { what, why, is_told }
+        };
+        assert!(as_result(checkpoint("why", false), None, 1).unwrap().contains("a child"));
+        assert!(as_result(checkpoint("no space left on device", true), None, 0).is_err());
+        // A full disk does not lack the memory that lacked before.
+        let log = "its log ends: fork: Cannot allocate memory / No space left on device";
+        assert!(as_result(checkpoint(log, false), None, 0).is_err());
+        let told = as_result(checkpoint("fork: Cannot allocate memory", true), None, 0);
+        assert_eq!(told.unwrap(), "it failed: fork: Cannot allocate memory");
         let full = std::io::Error::from_raw_os_error(28);
         assert!(as_result(LabError::Io { what: "write".to_owned(), source: full }, None, 1).is_err());
         assert!(matches!(as_result(LabError::Interrupted, None, 1), Err(LabError::Interrupted)));

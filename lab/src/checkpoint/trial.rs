@@ -119,11 +119,11 @@ impl Trial {
 
     /// The error of a checkpoint, with the reason that the server tells, or else its last words, on one line.
     pub(super) fn failed(&self, what: &str, told: Option<&str>) -> LabError {
-        let why = told.filter(|why| !why.trim().is_empty()).map_or_else(
-            || format!("its log ends: {}", self.server.last_words().join(" / ")),
-            |why| why.trim().to_owned(),
-        );
-        LabError::Checkpoint(format!("{}: {what}: {why}", self.server.plan.subject.name))
+        let told = told.map(str::trim).filter(|why| !why.is_empty());
+        let log = || format!("its log ends: {}", self.server.last_words().join(" / "));
+        let why = told.map_or_else(log, str::to_owned);
+        let what = format!("{}: {what}", self.server.plan.subject.name);
+        LabError::Checkpoint { what, why, is_told: told.is_some() }
     }
 
     /// Waits until the server has given all of its log to the system, which a kill does not take from it:
@@ -222,6 +222,8 @@ mod tests {
         let said = || Ok((trial.server.last_words().len() == 2).then_some(()));
         assert!(wait_for(ASK_AGAIN, Duration::from_secs(60), said).unwrap().is_some());
         let failed = |told| trial.failed("it failed", told).to_string();
+        let is_told = |told| matches!(trial.failed("", told), LabError::Checkpoint { is_told: true, .. });
+        assert_eq!([None, Some("\r"), Some("a full disk\r")].map(is_told), [false, false, true]);
         assert_eq!(failed(None), "redis-server: it failed: its log ends: before / no space");
         assert_eq!(failed(Some("a full disk\r")), "redis-server: it failed: a full disk");
         assert_eq!(failed(Some("\r")), failed(None));
