@@ -324,11 +324,21 @@ impl Report {
     }
 
     /// Leaves out, with the reason, what a peer fails at or cannot do: it may not know all that is asked.
-    /// Any other failure stays one.
+    /// Any other failure stays one. `what` is the case and the server, as a line of it would have them.
     pub fn forgive<T>(
         &mut self,
         is_peer: bool,
         what: impl FnOnce() -> String,
+        outcome: Result<T>,
+    ) -> Result<Option<T>> {
+        self.forgive_all(is_peer, || vec![what()], outcome)
+    }
+
+    /// The same where several cases depend on it.
+    pub fn forgive_all<T>(
+        &mut self,
+        is_peer: bool,
+        all: impl FnOnce() -> Vec<String>,
         outcome: Result<T>,
     ) -> Result<Option<T>> {
         let error = match outcome {
@@ -338,7 +348,9 @@ impl Report {
         // Ctrl-C ends servers, too.
         interrupt::check()?;
         let LabError::LeftOut { why, failed } = error else { return Err(error) };
-        self.leave_out(&LeftOut::<()> { cell: None, what: what(), why, failed })?;
+        for what in all() {
+            self.leave_out(&LeftOut::<()> { cell: None, what, why: why.clone(), failed })?;
+        }
         Ok(None)
     }
 

@@ -62,6 +62,20 @@ pub(crate) fn unpacked(path: &Path) -> PathBuf {
     if is_packed(path) { path.with_extension("") } else { path.to_owned() }
 }
 
+/// The words by which parts of a line may have been left out before: its server; its case there, at any
+/// pipeline, or with a log; other stores that it has figures of.
+fn names_of(line: &serde_json::Value) -> Vec<String> {
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let (case, server) = (text(&line["case"]), text(&line["server"]));
+    let head = case.split(" pipeline ").next().unwrap_or_default();
+    let log = text(&line["parameters"]["persistence"]);
+    let with_log = format!("{case}, log {log}, {server}");
+    let own = [format!("{case}, {server}"), format!("{head}, {server}"), with_log, server];
+    let stores = line["figures"]["references"].as_array().into_iter().flatten();
+    let stores = stores.filter_map(|own| own["what"].as_str()?.split(',').next().map(str::to_owned));
+    own.into_iter().chain(stores).collect()
+}
+
 /// The error for a file of results that lacks those of an experiment.
 pub(crate) fn nothing_measured(path: &Path, experiment: &str) -> LabError {
     let target = unpacked(path);
@@ -97,9 +111,9 @@ pub struct Line<C, F> {
     /// The time, in milliseconds since 1970; 0 if the line does not have it.
     #[serde(default)]
     pub unix_ms: u64,
-    /// Other stores that it has figures of.
+    /// The words by which parts of it may have been left out before.
     #[serde(skip)]
-    stores: Vec<String>,
+    names: Vec<String>,
 }
 
 impl Line<serde_json::Value, serde_json::Value> {
@@ -188,10 +202,9 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
             }
             // Goals have no parameters. Those of an earlier setup have not all that a cell of today has.
             let is_measured = value["experiment"] == experiment && value["parameters"].is_object();
-            let stores = value["figures"]["references"].as_array().into_iter().flatten();
-            let stores = stores.filter_map(|own| own["what"].as_str().map(str::to_owned)).collect();
+            let names = names_of(&value);
             match Line::<C, F>::deserialize(value) {
-                Ok(line) if line.experiment == experiment => lines.push(Line { stores, ..line }),
+                Ok(line) if line.experiment == experiment => lines.push(Line { names, ..line }),
                 _ => others += usize::from(is_measured),
             }
         }
@@ -200,14 +213,8 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
             tell!("{path}: {others} measurements were made in another way and are left out");
         }
         let is_in = |lines: &[Line<C, F>], own: &LeftOut<C>| {
-            lines.iter().any(|line| match &own.cell {
-                Some(cell) => line.cell == *cell,
-                None => {
-                    let names = [&line.server, &format!("{}, {}", line.case, line.server)];
-                    let is_own = |store: &String| store.split(',').next() == Some(&own.what);
-                    names.contains(&&own.what) || line.stores.iter().any(is_own)
-                }
-            })
+            let is_own = |line: &Line<C, F>| own.cell.as_ref().is_some_and(|cell| line.cell == *cell);
+            lines.iter().any(|line| is_own(line) || line.names.contains(&own.what))
         };
         left_out.retain(|(before, own)| !is_in(&lines[*before..], own));
         let tell = |(before, mut own): (usize, LeftOut<C>)| {
@@ -265,5 +272,53 @@ impl<C: Serialize + DeserializeOwned, F: Serialize + DeserializeOwned> Results<C
         };
         let lines = measured.iter().map(line).collect();
         Results { path: format!("{experiment}.jsonl").into(), lines, notes: Vec::new(), left_out: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn what_was_left_out_is_no_more_once_a_line_of_it_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lines.jsonl");
+        let line = |case: &str, server: &str, parameters: Value, figures: Value| {
+            let (commit, machine) = ("c", json!({}));
+            let line = json!({
+                "experiment": "e", "case": case, "server": server, "parameters": parameters,
+                "figures": figures, "commit": commit, "machine": machine,
+            });
+            line.to_string() + "\n"
+        };
+        let left = |text: String| {
+            fs::write(&path, text).unwrap();
+            Results::<Value, Value>::read(&path, "e").unwrap().left_out.len()
+        };
+        for (what, case, server) in [
+            ("GET, other", "GET pipeline 16", "other"),
+            ("GET pipeline 16, other", "GET pipeline 16", "other"),
+            ("always: SET of 64 clients, other", "always: SET of 64 clients", "other"),
+            ("everysec: SET, other everysec", "everysec: SET pipeline 1", "other everysec"),
+            ("YCSB, log none, other", "YCSB", "other"),
+            ("always with 1 directories, other", "always with 1 directories", "other"),
+            ("strings of 16 B, other, RDB", "strings of 16 B", "other, RDB"),
+        ] {
+            // Of memory and durability it has a cell, of which a line has no more than some parameters.
+            for cell in [Value::Null, json!({ "server": server, "mode": "always" })] {
+                let mut out = json!({ "what": what, "why": "it ended", "failed": true });
+                if !cell.is_null() {
+                    out["cell"] = cell;
+                }
+                let out = line(LEFT_OUT, "", Value::Null, out);
+                let log = || json!({ "persistence": "none" });
+                let measured = |case: &str, server: &str| line(case, server, log(), json!({}));
+                assert_eq!(left(out.clone() + &measured(case, server)), 0, "{what}");
+                let others = measured(case, "another") + &measured("SET pipeline 16", "other");
+                assert_eq!(left(out + &others), 1, "{what}");
+            }
+        }
     }
 }

@@ -279,11 +279,17 @@ impl Setting {
         }
     }
 
-    /// Starts all servers, pinned, with one worker each, but for peers that cannot.
-    pub fn contenders(&self, report: &mut Report, persistence: Persistence) -> Result<Vec<Contender>> {
+    /// Starts all servers, pinned, with one worker each, but for peers that cannot: of these the cases are
+    /// left out.
+    pub fn contenders(
+        &self,
+        report: &mut Report,
+        cases: &[String],
+        persistence: Persistence,
+    ) -> Result<Vec<Contender>> {
         let mut all = Vec::new();
         for subject in &self.servers {
-            all.extend(self.contender_of(report, &subject.name, subject, persistence)?);
+            all.extend(self.contender_of(report, cases, &subject.name, subject, persistence)?);
         }
         Ok(all)
     }
@@ -292,14 +298,15 @@ impl Setting {
     pub fn contender_of(
         &self,
         report: &mut Report,
+        cases: &[String],
         label: &str,
         subject: &Subject,
         persistence: Persistence,
     ) -> Result<Option<Contender>> {
         let plan = self.plan_of(subject, persistence);
         let started = plan.and_then(|(plan, dir)| self.contender(label, plan, dir));
-        let what = || format!("{}, log {}", subject.name, persistence.name());
-        report.forgive(subject.is_peer(), what, started)
+        let all = || cases.iter().map(|case| format!("{case}, {label}")).collect::<Vec<_>>();
+        report.forgive_all(subject.is_peer(), all, started)
     }
 
     /// Starts a server as planned.

@@ -178,7 +178,8 @@ fn measure(
     asked: &[Family],
     is_lost: impl Fn(&str, f64) -> bool,
 ) -> Result<BTreeMap<String, Vec<f64>>> {
-    let contenders = setting.contenders(report, Persistence::None)?;
+    // None of them is a peer.
+    let contenders = setting.contenders(report, &[], Persistence::None)?;
     let mut families = if asked.is_empty() { FAMILIES.to_vec() } else { asked.to_vec() };
     let mut all = BTreeMap::<String, Vec<f64>>::new();
     for _ in 0..ATTEMPTS {

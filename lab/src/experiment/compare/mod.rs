@@ -82,7 +82,8 @@ fn measure(
     }
     setting.announce(NAME);
     let mut report = Report::new(NAME, setting.seed, &setting.dir, Some(path))?;
-    let mut contenders = setting.contenders(&mut report, Persistence::None)?;
+    // None of them is a peer.
+    let mut contenders = setting.contenders(&mut report, &[], Persistence::None)?;
     for (contender, build) in std::iter::zip(&mut contenders, builds) {
         contender.version = format!("{}, {}", contender.version, build.words);
     }

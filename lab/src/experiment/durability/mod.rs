@@ -77,7 +77,14 @@ pub struct Case {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}, {} dirs", self.server, self.mode.name(), self.dirs)
+        write!(f, "{}, {}", self.words(), self.server)
+    }
+}
+
+impl Case {
+    /// The case without the server.
+    fn words(&self) -> String {
+        format!("{} with {} directories", self.mode.name(), self.dirs)
     }
 }
 
@@ -185,7 +192,7 @@ fn campaign(experiment: &mut Durability, report: &mut Report, case: &Case) -> Re
         println!("{label}: the data are kept in {}", interrupt::keep(dir).display());
     }
     report.run(Run {
-        case: &format!("{} with {dirs} directories", mode.name()),
+        case: &case.words(),
         server,
         version: &outcome.version,
         repeat: 1,

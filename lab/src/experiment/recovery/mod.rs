@@ -11,7 +11,7 @@ mod kinds;
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::contract::{Experiment, Measured};
@@ -64,6 +64,8 @@ struct Trial {
     version: String,
     plan: Plan,
     dir: TempDir,
+    /// The figures of its restarts.
+    figures: Vec<Value>,
 }
 
 impl Trial {
@@ -111,18 +113,34 @@ impl Experiment for Recovery {
                 trials.extend(report.forgive(subject.is_peer(), what, filled)?);
             }
         }
-        for repeat in 1..=setting.repeats() {
-            for trial in std::mem::take(&mut trials) {
+        for _ in 1..=setting.repeats() {
+            for mut trial in std::mem::take(&mut trials) {
                 let what = || format!("{name}, {}", trial.label());
-                let restarted = restart(setting, report, kind, repeat, &trial);
+                let restarted = restart(kind, &trial);
                 // A peer that fails is not tried again.
-                if report.forgive(trial.plan.subject.is_peer(), what, restarted)?.is_some() {
+                if let Some(figures) = report.forgive(trial.plan.subject.is_peer(), what, restarted)? {
+                    trial.figures.push(figures);
                     trials.push(trial);
                 }
             }
         }
+        // Not before: the first restarts of a peer that fails in a later one would stand for all.
+        for repeat in 1..=setting.repeats() {
+            trials.iter().try_for_each(|trial| tell(setting, report, kind, repeat, trial))?;
+        }
         Ok(None)
     }
+}
+
+/// Writes the line of a restart.
+fn tell(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, trial: &Trial) -> Result<()> {
+    let Trial { plan, version, .. } = trial;
+    let parameters = json!({
+        "records": kind.records, "cold": kind.is_cold(), "threads": plan.threads,
+        "file_system": setting.file_system, "persistence": plan.persistence.name(),
+    });
+    let (server, figures) = (&trial.label(), trial.figures[repeat as usize - 1].clone());
+    report.run(Run { case: kind.name, server, version, repeat, parameters, figures })
 }
 
 /// Fills a server and stops it.
@@ -133,7 +151,7 @@ fn fill(setting: &Setting, kind: &Kind, subject: &Subject, data: Data) -> Result
     plan.threads = process::cores_allowed().len();
     let server = plan.start()?;
     let version = server.version()?;
-    let trial = Trial { data, version, plan, dir };
+    let trial = Trial { data, version, plan, dir, figures: Vec::new() };
     let what = format!("load {} into {}", kind.name, trial.label());
     let mix = Mix::in_order(kind.request.clone(), kind.records);
     setting::fill(&server, &what, kind.records, mix, setting.seed)?;
@@ -160,8 +178,8 @@ fn rewrite_log(server: &Server) -> Result<()> {
     ended.ok_or_else(|| server.complaint("did not end to rewrite its log".to_owned()))
 }
 
-/// Starts a server from its files once more.
-fn restart(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, trial: &Trial) -> Result<()> {
+/// Starts a server from its files once more. Returns the figures.
+fn restart(kind: &Kind, trial: &Trial) -> Result<Value> {
     let Trial { plan, dir, .. } = trial;
     // A start may tidy its files, so they are looked for at each.
     let (files, log_bytes) = device::data_files(std::slice::from_ref(dir));
@@ -185,7 +203,7 @@ fn restart(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, tri
     let machine_time = process::machine_cpu_time()? - machine_before;
     check(&server, kind)?;
     server.stop()?;
-    let figures = json!({
+    Ok(json!({
         "ready_s": ready_s, "records_per_s": kind.records as f64 / ready_s,
         "log_bytes": log_bytes, "log_bytes_per_s": log_bytes as f64 / ready_s,
         "device_bytes_per_s": device_bytes_per_s,
@@ -193,13 +211,7 @@ fn restart(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, tri
         "cores_busy": server_time.as_secs_f64() / ready_s,
         "others_busy": machine_time.saturating_sub(server_time).as_secs_f64() / ready_s,
         "forgotten": forgotten,
-    });
-    let parameters = json!({
-        "records": kind.records, "cold": kind.is_cold(), "threads": plan.threads,
-        "file_system": setting.file_system, "persistence": plan.persistence.name(),
-    });
-    let (server, version) = (&trial.label(), &trial.version);
-    report.run(Run { case: kind.name, server, version, repeat, parameters, figures })
+    }))
 }
 
 /// All records are there, and some of them whole.

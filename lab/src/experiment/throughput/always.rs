@@ -30,9 +30,13 @@ const OPEN_SHARE: f64 = 0.5;
 pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     // Loading goes through the log too, with a flush for every batch: fewer keys do.
     let keys = setting.scaled(KEYS / 10);
-    let contenders = setting.contenders(report, Persistence::Always)?;
+    let alone = format!("always: SET of {WRITERS_ALONE} clients");
+    let reading = format!("always: GET of {READERS} clients");
+    let beside = format!("{reading}, SET of {WRITERS}");
+    let cases = [alone.clone(), reading.clone(), beside.clone()];
+    let contenders = setting.contenders(report, &cases, Persistence::Always)?;
     let flushes = probe(setting, report)?;
-    let contenders = load_keys(setting, report, &contenders, keys)?;
+    let contenders = load_keys(setting, report, &cases, &contenders, keys)?;
     let uniform = || Keys::new(KeyChoice::Uniform, keys);
     let closed =
         |name, connections, pipeline, mix| Group { name, connections, pace: Pace::Closed { pipeline }, mix };
@@ -49,17 +53,15 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         contest::hold(setting, report, case, &parameters, contenders, groups)
     };
 
-    let case = format!("always: SET of {WRITERS_ALONE} clients");
-    for (case, pipeline) in [(case.clone(), 1), (format!("{case} pipeline {PIPELINE}"), PIPELINE)] {
+    for (case, pipeline) in [(alone.clone(), 1), (format!("{alone} pipeline {PIPELINE}"), PIPELINE)] {
         let writers = closed("writers", WRITERS_ALONE, pipeline, Mix::of(set(), uniform()));
         hold(&case, &contenders, &[writers])?;
     }
 
     let readers = closed("readers", READERS, 1, Mix::of(get(), uniform()));
     let writers = closed("writers", WRITERS, 1, Mix::of(set(), uniform()));
-    let case = format!("always: GET of {READERS} clients");
-    let alone = hold(&case, &contenders, slice::from_ref(&readers))?;
-    hold(&format!("{case}, SET of {WRITERS}"), &contenders, &[readers.clone(), writers.clone()])?;
+    let alone = hold(&reading, &contenders, slice::from_ref(&readers))?;
+    hold(&beside, &contenders, &[readers.clone(), writers.clone()])?;
 
     // A peer that failed has no rate.
     for (contender, alone) in contenders.iter().zip(&alone).filter(|(_, alone)| alone.is_finite()) {

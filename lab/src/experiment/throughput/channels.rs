@@ -42,11 +42,12 @@ const CONFIRMATION: &[u8] = b"*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n";
 
 /// Runs the part.
 pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
-    let contenders = setting.contenders(report, Persistence::None)?;
+    let case_of = |readers: usize| format!("channels: PUBLISH to {readers}");
+    let contenders = setting.contenders(report, &READERS.map(case_of), Persistence::None)?;
     let publish = Request::new(&[Arg::Text("PUBLISH"), Arg::Text("news"), Arg::Value(PAYLOAD_BYTES)]);
     for readers in READERS {
         let mut all: Vec<Readers> = Vec::new();
-        let ready = contest::prepared(report, &format!("channels: {readers} clients"), &contenders, |own| {
+        let ready = contest::prepared(report, &[case_of(readers)], &contenders, |own| {
             all.push(Readers::start(own.server.address(), readers, &setting.load_cores)?);
             Ok(())
         })?;

@@ -25,18 +25,18 @@ pub(super) struct Case<'c> {
     pub usual_s: f64,
 }
 
-/// Those contenders that can be prepared; a peer that cannot is left out.
+/// Those contenders that can be prepared for some cases, which are left out of a peer that cannot.
 pub(super) fn prepared<'c>(
     report: &mut Report,
-    what: &str,
+    cases: &[String],
     contenders: &'c [Contender],
     mut prepare: impl FnMut(&Contender) -> Result<()>,
 ) -> Result<Vec<&'c Contender>> {
     let mut all = Vec::new();
     for contender in contenders {
-        let label = || format!("{what}, {}", contender.label);
+        let out = || cases.iter().map(|case| format!("{case}, {}", contender.label)).collect::<Vec<_>>();
         let done = prepare(contender);
-        all.extend(report.forgive(contender.is_peer(), label, done)?.map(|()| contender));
+        all.extend(report.forgive_all(contender.is_peer(), out, done)?.map(|()| contender));
     }
     Ok(all)
 }
@@ -66,6 +66,7 @@ pub(super) fn hold_for(
 ) -> Result<Vec<f64>> {
     let Case { name: case, parameters, groups, usual_s } = *case;
     let mut rates: Vec<Option<Vec<f64>>> = vec![Some(Vec::new()); contenders.len()];
+    let mut all = Vec::new();
     let measured = setting.time(0.3, usual_s);
     let until = Until::Time { warmup: measured / 5, measured };
     let time_ms = (measured / 5 + measured).as_millis() as u64;
@@ -88,13 +89,16 @@ pub(super) fn hold_for(
                 *own = None;
                 continue;
             };
-            let (server, version) = (&contender.label, &contender.version);
-            let (parameters, figures) = (parameters.clone(), figures(&result));
-            report.run(Run { case, server, version, repeat, parameters, figures })?;
+            all.push((place, repeat, figures(&result)));
             rates.push(result.groups[0].rate);
         }
     }
     bar.finish_and_clear();
+    // Not before: the first repeats of a peer that fails in a later one would stand for all.
+    for (place, repeat, figures) in all.into_iter().filter(|(place, ..)| rates[*place].is_some()) {
+        let (server, version) = (&contenders[place].label, &contenders[place].version);
+        report.run(Run { case, server, version, repeat, parameters: parameters.clone(), figures })?;
+    }
     Ok(rates.into_iter().map(|rates| median(rates.unwrap_or_default())).collect())
 }
 
@@ -122,4 +126,54 @@ fn figures(result: &LoadResult) -> Value {
         "others_busy": result.others_busy,
         "groups": groups,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use clap::{Args, FromArgMatches};
+
+    use super::*;
+    use crate::error::LabError;
+    use crate::load::{Arg, KeyChoice, Keys, Mix, Pace, Request};
+    use crate::server::{PeerName, Persistence, Product, Subject};
+    use crate::setting::{Options, on_path};
+
+    #[test]
+    fn a_peer_that_fails_in_a_later_repeat_has_no_line() {
+        let Some(redis) = on_path("redis-server") else {
+            tell!("SKIPPED: there is no redis-server on the PATH");
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let words = ["throughput", "--quick", "--repeats", "2", "--seconds", "0.02"];
+        let words = Options::augment_args(clap::Command::new("throughput")).get_matches_from(words);
+        let options = Options::from_arg_matches(&words).unwrap();
+        let options = Options { dir: Some(dir.path().to_owned()), ..options };
+        let own = Subject::new(Product::RedisServer, &redis);
+        let peer = PeerName::from("other").ok();
+        let peer = Subject { name: "other".to_owned(), peer, ..own.clone() };
+        let setting = Setting::of(vec![own, peer], options).unwrap();
+        let path = dir.path().join("lines.jsonl");
+        let mut report = Report::new("throughput", 1, dir.path(), Some(&path)).unwrap();
+        let contenders = setting.contenders(&mut report, &[], Persistence::None).unwrap();
+        let contenders: Vec<&Contender> = contenders.iter().collect();
+        let mix = Mix::of(Request::new(&[Arg::Text("PING")]), Keys::new(KeyChoice::Uniform, 1));
+        let groups = [Group { name: "clients", connections: 1, pace: Pace::Closed { pipeline: 1 }, mix }];
+        let case = Case { name: "PING", parameters: &json!({}), groups: &groups, usual_s: USUAL_S };
+        let mut looks = 0;
+        let rates = hold_for(&setting, &mut report, &case, &contenders, |place| {
+            looks += 1;
+            let is_late = looks > contenders.len();
+            if is_late && place == 1 { Err(LabError::Reply("it has gone".to_owned())) } else { Ok(()) }
+        });
+        let rates = rates.unwrap();
+        assert!(rates[0].is_finite() && rates[1].is_nan(), "{rates:?}");
+        let lines = std::fs::read_to_string(&path).unwrap();
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let of = |line: Value| (line["server"].clone(), line["figures"]["what"].clone());
+        let found: Vec<_> = lines.map(of).collect();
+        let own = || (json!("redis-server"), Value::Null);
+        assert_eq!(found, [(json!(""), json!("PING, other")), own(), own()]);
+    }
 }

@@ -279,6 +279,17 @@ impl Family {
     }
 }
 
+/// The words of a case, but for its pipeline.
+fn words(name: &str) -> String {
+    format!("families: {name}")
+}
+
+/// Those of the families that are asked for, of none all.
+pub(super) fn all_words(setting: &Setting, asked: &[Family]) -> Vec<String> {
+    let asked = Family::ALL.into_iter().filter(|family| is_asked(asked, family));
+    asked.map(|family| words(family.case(setting).name)).collect()
+}
+
 /// Measures the families and the pipelines that are asked for, of none all, on servers that run, by turns.
 pub(crate) fn run(
     setting: &Setting,
@@ -289,13 +300,13 @@ pub(crate) fn run(
 ) -> Result<()> {
     for family in Family::ALL.into_iter().filter(|family| is_asked(asked, family)) {
         let Case { name, data: (requests, data), mix, pipelines } = family.case(setting);
-        let contenders = contest::prepared(report, &format!("families: {name}"), contenders, |contender| {
+        let contenders = contest::prepared(report, &[words(name)], contenders, |contender| {
             contender.server.client()?.call(&["FLUSHALL"])?;
             let what = format!("load {} for {name}", contender.label);
             fill(&contender.server, &what, requests, data.clone(), setting.seed).map(|_| ())
         })?;
         for &pipeline in pipelines.iter().filter(|pipeline| is_asked(asked_pipelines, pipeline)) {
-            let words = format!("families: {name} pipeline {pipeline}");
+            let words = format!("{} pipeline {pipeline}", words(name));
             let parameters = json!({
                 "persistence": "none", "clients": CLIENTS, "pipeline": pipeline, "family": family,
                 "request": name, "loaded_with": requests,

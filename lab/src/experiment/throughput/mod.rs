@@ -93,8 +93,10 @@ impl Experiment for Throughput {
             Part::Plain => strings::plain(&self.setting, report)?,
             Part::Structures => structures::run(&self.setting, report)?,
             Part::Families => {
-                let contenders = self.setting.contenders(report, Persistence::None)?;
-                families::run(&self.setting, report, &self.own.families, &[], &contenders)?;
+                let (setting, asked) = (&self.setting, &self.own.families);
+                let cases = families::all_words(setting, asked);
+                let contenders = setting.contenders(report, &cases, Persistence::None)?;
+                families::run(setting, report, asked, &[], &contenders)?;
             }
             Part::Channels => channels::run(&self.setting, report)?,
             Part::Everysec => strings::everysec(&self.setting, report)?,

@@ -35,14 +35,15 @@ pub(super) fn clients(pipeline: u32, mix: Mix) -> Group {
     Group { name: "clients", connections: CLIENTS, pace: Pace::Closed { pipeline }, mix }
 }
 
-/// Loads all keys into each server.
+/// Loads all keys into each server, for some cases.
 pub(super) fn load_keys<'c>(
     setting: &Setting,
     report: &mut Report,
+    cases: &[String],
     contenders: &'c [Contender],
     keys: u64,
 ) -> Result<Vec<&'c Contender>> {
-    contest::prepared(report, "load", contenders, |contender| {
+    contest::prepared(report, cases, contenders, |contender| {
         let what = format!("load {}", contender.label);
         fill(&contender.server, &what, keys, Mix::in_order(set(), keys), setting.seed).map(|_| ())
     })
@@ -52,6 +53,11 @@ pub(super) fn load_keys<'c>(
 pub(super) fn get_and_set(keys: u64) -> [(&'static str, Mix); 2] {
     let of = |request| Mix::of(request, Keys::new(KeyChoice::Uniform, keys));
     [("GET", of(get())), ("SET", of(set()))]
+}
+
+/// The words of the cases of a part, but for their pipelines.
+fn cases(part: &str, mixes: &[(&str, Mix)]) -> Vec<String> {
+    mixes.iter().map(|(name, _)| format!("{part}{name}")).collect()
 }
 
 /// Holds a contest of each mix of requests at each pipeline. `more` has the parameters that only a part has.
@@ -64,9 +70,9 @@ pub(super) fn hold_all(
     pipelines: &[u32],
     more: &Value,
 ) -> Result<()> {
-    for (name, mix) in mixes {
+    for (words, (_, mix)) in cases(part, mixes).into_iter().zip(mixes) {
         for &pipeline in pipelines {
-            let case = format!("{part}{name} pipeline {pipeline}");
+            let case = format!("{words} pipeline {pipeline}");
             let own = json!({
                 "key_bytes": 16, "value_bytes": 64, "clients": CLIENTS, "pipeline": pipeline,
                 "choice": "uniform",
@@ -82,26 +88,29 @@ pub(super) fn hold_all(
 /// Requests without a log.
 pub(super) fn plain(setting: &Setting, report: &mut Report) -> Result<()> {
     let keys = setting.scaled(KEYS);
-    let contenders = setting.contenders(report, Persistence::None)?;
-    let contenders = load_keys(setting, report, &contenders, keys)?;
+    let mixes = get_and_set(keys);
+    let cases = cases("", &mixes);
+    let contenders = setting.contenders(report, &cases, Persistence::None)?;
+    let contenders = load_keys(setting, report, &cases, &contenders, keys)?;
     let more = json!({ "persistence": "none", "keys": keys });
-    hold_all(setting, report, "", &contenders, &get_and_set(keys), &[1, 16, 64], &more)
+    hold_all(setting, report, "", &contenders, &mixes, &[1, 16, 64], &more)
 }
 
 /// Requests with a log that is flushed every second, and without a log.
 pub(super) fn everysec(setting: &Setting, report: &mut Report) -> Result<()> {
     let keys = setting.scaled(KEYS);
+    let uniform = || Keys::new(KeyChoice::Uniform, keys);
+    let half = Mix::weighted(&[(1, set()), (1, get())], uniform());
+    let mixes = [("SET", Mix::of(set(), uniform())), ("SET 50 % GET 50 %", half)];
+    let cases = cases("everysec: ", &mixes);
     let mut contenders = Vec::new();
     for subject in &setting.servers {
         for persistence in [Persistence::Everysec, Persistence::None] {
             let label = format!("{} {}", subject.name, persistence.name());
-            contenders.extend(setting.contender_of(report, &label, subject, persistence)?);
+            contenders.extend(setting.contender_of(report, &cases, &label, subject, persistence)?);
         }
     }
-    let contenders = load_keys(setting, report, &contenders, keys)?;
-    let uniform = || Keys::new(KeyChoice::Uniform, keys);
-    let half = Mix::weighted(&[(1, set()), (1, get())], uniform());
-    let mixes = [("SET", Mix::of(set(), uniform())), ("SET 50 % GET 50 %", half)];
+    let contenders = load_keys(setting, report, &cases, &contenders, keys)?;
     let more = json!({ "keys": keys, "file_system": setting.file_system });
     hold_all(setting, report, "everysec: ", &contenders, &mixes, &[1, 16, 64], &more)
 }
@@ -124,11 +133,12 @@ pub(super) fn workers(setting: &Setting, report: &mut Report) -> Result<()> {
         plan.cores.clone_from(&others);
         contenders.push(setting.contender(label, plan, dir)?);
     }
-    let contenders = load_keys(setting, report, &contenders, keys)?;
+    let mixes = get_and_set(keys);
+    let contenders = load_keys(setting, report, &cases("workers: ", &mixes), &contenders, keys)?;
     let more = json!({
         "persistence": "none", "keys": keys, "server_cores": others, "generator_apart": enough,
     });
-    hold_all(setting, report, "workers: ", &contenders, &get_and_set(keys), &[1, 16], &more)?;
+    hold_all(setting, report, "workers: ", &contenders, &mixes, &[1, 16], &more)?;
     if !enough {
         println!("Two workers and the generator share two cores here: no goal is judged.");
     }

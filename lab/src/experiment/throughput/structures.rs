@@ -27,16 +27,7 @@ const SCORE: Arg = Arg::Number { prefix: "", digits: 7, below: 10_000_000 };
 pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let records = setting.scaled(RECORDS);
     let sets = setting.scaled(SORTED_SETS);
-    let contenders = setting.contenders(report, Persistence::None)?;
     let add = Request::new(&[Arg::Text("ZADD"), SORTED_SET, SCORE, MEMBER]);
-    let contenders = contest::prepared(report, "load hashes and sorted sets", &contenders, |contender| {
-        let what = format!("load hashes into {}", contender.label);
-        fill(&contender.server, &what, records, Mix::in_order(ycsb::write(), records), setting.seed)?;
-        // Members are drawn, so some repeat: one and a half times as many requests leave most of them there.
-        let what = format!("load sorted sets into {}", contender.label);
-        let mix = Mix::in_order(add.clone(), sets);
-        fill(&contender.server, &what, sets * MEMBERS * 3 / 2, mix, setting.seed).map(|_| ())
-    })?;
     let record_keys = Keys::new(KeyChoice::Zipfian, records);
     let set_keys = Keys::new(KeyChoice::Uniform, sets);
     let score = Request::new(&[Arg::Text("ZSCORE"), SORTED_SET, MEMBER]);
@@ -62,8 +53,18 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         ("ZSCORE", Mix::of(score.clone(), set_keys.clone())),
         ("ZRANK", Mix::of(rank, set_keys.clone())),
         ("ZRANGEBYSCORE of 10", Mix::of(range, set_keys.clone())),
-        ("ZADD 50 % ZSCORE 50 %", Mix::weighted(&half(add, score), set_keys)),
+        ("ZADD 50 % ZSCORE 50 %", Mix::weighted(&half(add.clone(), score), set_keys)),
     ];
+    let names = cases.each_ref().map(|(name, _)| (*name).to_owned());
+    let contenders = setting.contenders(report, &names, Persistence::None)?;
+    let contenders = contest::prepared(report, &names, &contenders, |contender| {
+        let what = format!("load hashes into {}", contender.label);
+        fill(&contender.server, &what, records, Mix::in_order(ycsb::write(), records), setting.seed)?;
+        // Members are drawn, so some repeat: one and a half times as many requests leave most of them there.
+        let what = format!("load sorted sets into {}", contender.label);
+        let mix = Mix::in_order(add.clone(), sets);
+        fill(&contender.server, &what, sets * MEMBERS * 3 / 2, mix, setting.seed).map(|_| ())
+    })?;
     for (name, mix) in cases {
         let case = format!("{name} pipeline {PIPELINE}");
         let parameters = json!({
