@@ -78,14 +78,12 @@ pub(crate) fn show(args: &DemoArgs) -> Result<()> {
     plan.threads = process::cores_allowed().len();
     let mut server = plan.start()?;
     let place = machine::file_system(dir.path());
-    println!(
-        "started    a server with appendfsync always: no reply before the write is on the disk ({place})"
-    );
+    show!("started    a server with appendfsync always: no reply before the write is on the disk ({place})");
 
     let loaded = load_records(&server, args.records, seed)?;
     let (records, rate) = (thousands(args.records as f64), thousands(loaded.rate()));
     let seconds = loaded.elapsed.as_secs_f64();
-    println!("loaded     {records} records of {RECORD_BYTES} bytes in {seconds:.1} s, {rate} a second");
+    show!("loaded     {records} records of {RECORD_BYTES} bytes in {seconds:.1} s, {rate} a second");
     let tally = work_and_kill(&mut server, args, seed)?;
 
     let (_, log_bytes) = device::data_files(&[dir.path()]);
@@ -93,13 +91,13 @@ pub(crate) fn show(args: &DemoArgs) -> Result<()> {
     let seconds = server.wait_until_ready(PATIENCE)?.as_secs_f64();
     let keys = server.key_count()? as f64;
     let (records, rate) = (thousands(keys), thousands(keys / seconds));
-    println!(
+    show!(
         "restarted  {records} records back in {seconds:.2} s, {rate} a second, from log files of {} MB, free \
          room included",
         thousands(log_bytes as f64 / 1e6)
     );
     let unacknowledged = check(&mut server.client()?, args.records, &tally)?;
-    println!(
+    show!(
         "checked    all {} acknowledged updates are there, and {unacknowledged} whose replies the kill cut \
          off",
         acknowledged(&tally)
@@ -134,7 +132,7 @@ fn work_and_kill(server: &mut Server, args: &DemoArgs, seed: u64) -> Result<Tall
     load.tallied_keys = args.records;
     let busy = work(load, half, "half reads, half updates")?.check()?;
     let busy_rate = thousands(busy.rate());
-    println!("worked     {CLIENTS} connections, half reads, half updates: {busy_rate} requests a second");
+    show!("worked     {CLIENTS} connections, half reads, half updates: {busy_rate} requests a second");
 
     let rate = (busy.rate() * OPEN_SHARE).max(1.0);
     // The load would continue for ever; the kill ends it.
@@ -160,14 +158,14 @@ fn work_and_kill(server: &mut Server, args: &DemoArgs, seed: u64) -> Result<Tall
     interrupt::check()?;
     let latency = &open.groups[0];
     let [p50, p99, p999, max] = [0.5, 0.99, 0.999, 1.0].map(|of| latency.latency_us(of) / 1000.0);
-    println!(
+    show!(
         "latency    at {} requests a second: p50 {p50:.2} ms, p99 {p99:.2} ms, p99.9 {p999:.2} ms, max \
          {max:.2} ms",
         thousands(rate)
     );
     let mut tally = busy.tally;
     tally.add(&open.tally);
-    println!("killed     kill -9 {pid}, under load, after {} acknowledged updates", acknowledged(&tally));
+    show!("killed     kill -9 {pid}, under load, after {} acknowledged updates", acknowledged(&tally));
     Ok(tally)
 }
 
@@ -218,24 +216,24 @@ fn check(client: &mut Client, records: u64, tally: &Tally) -> Result<u64> {
 }
 
 fn say_what_next(args: &DemoArgs, server: Server, dir: tempfile::TempDir) -> Result<()> {
-    println!();
+    show!();
     if args.keep {
         let address = server.address();
         let pid = server.release();
-        println!(
+        show!(
             "The server goes on, on port {}, with its data in {}.",
             address.port(),
             interrupt::keep(dir).display()
         );
-        println!("  redis-cli -p {} hgetall user:000000000042", address.port());
-        println!("  kill {pid}                                  ends it cleanly");
+        show!("  redis-cli -p {} hgetall user:000000000042", address.port());
+        show!("  kill {pid}                                  ends it cleanly");
         return Ok(());
     }
     server.stop()?;
-    println!("What next:");
-    println!("  tarn demo --keep                 leaves the server running, to look around with redis-cli");
-    println!("  tarn serve --dir DIR             your own server, on port 6379");
-    println!("  tarn lab run durability --quick  more kills, more data types, a stricter judge");
-    println!("  tarn lab run throughput --quick  side by side with redis-server, if it is installed");
+    show!("What next:");
+    show!("  tarn demo --keep                 leaves the server running, to look around with redis-cli");
+    show!("  tarn serve --dir DIR             your own server, on port 6379");
+    show!("  tarn lab run durability --quick  more kills, more data types, a stricter judge");
+    show!("  tarn lab run throughput --quick  side by side with redis-server, if it is installed");
     Ok(())
 }

@@ -18,6 +18,7 @@
 //! ```
 
 #![deny(clippy::print_stderr, reason = "a panic where the terminal has closed would end a run: tell!")]
+#![deny(clippy::print_stdout, reason = "a panic where the reader has gone would end a run: show!")]
 
 #[macro_use]
 mod names;

@@ -381,7 +381,7 @@ impl Report {
                 Cell::new(&goal.note),
             ]);
         }
-        println!("{table}");
+        show!("{table}");
         let goals = std::mem::take(&mut self.goals);
         let missed = goals.iter().filter(|goal| !goal.is_met()).count();
         for goal in goals {

@@ -563,7 +563,7 @@ impl Manifest {
             let minutes = format!("{:.1}", own.seconds as f64 / 60.0);
             printed.add_row([&own.experiment, &minutes, &measurements, &left_out, &failed, &own.command]);
         }
-        println!("{printed}");
+        show!("{printed}");
         self.done.iter().flat_map(Done::reasons).for_each(|reason| tell!("{reason}"));
     }
 }

@@ -7,3 +7,12 @@ macro_rules! tell {
         let _ = writeln!(std::io::stderr(), $($words)*);
     }};
 }
+
+/// Writes a line to the standard output. A reader that has gone, such as `head`, takes none: the words are
+/// lost, and nothing ends.
+macro_rules! show {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($words)*);
+    }};
+}

@@ -97,6 +97,24 @@ fn a_reader_of_lines_that_goes_is_no_failure() {
 }
 
 #[test]
+fn a_reader_of_tables_that_goes_is_no_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let (json, page) = (dir.path().join("workers.jsonl"), dir.path().join("workers.html"));
+    let mut measure = lab();
+    measure.args(["run", "workers", "--quick", "--seconds", "0.02", "--workers", "2", "--json"]);
+    measure.arg(&json).arg("--dir").arg(dir.path());
+    let mut draw = lab();
+    draw.args(["report", "workers", "--json"]).arg(&json).arg("--out").arg(&page);
+    for mut command in [measure, draw] {
+        let mut run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(run.stdout.take());
+        let output = run.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert!(page.is_file());
+}
+
+#[test]
 fn a_second_signal_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = lab();

@@ -155,7 +155,7 @@ pub(crate) fn run(mut options: setting::Options, own: &Options, results: &Path) 
         let ratios = all.into_iter().map(|(request, ratios)| (request, largest(ratios))).collect();
         stored.put(OfMachine { processor, build: build.to_owned(), ratios });
         fs::write(&own.file, stored.text()).at(&own.file)?;
-        println!("{}", stored.text());
+        show!("{}", stored.text());
         return Ok(0);
     }
     let known = known.unwrap_or_default();

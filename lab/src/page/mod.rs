@@ -280,7 +280,7 @@ pub(crate) fn print(list: &List, rows: &Rows) {
                 false => number_cell(text),
             }));
         }
-        println!("{printed}");
+        show!("{printed}");
     }
 }
 
@@ -290,7 +290,7 @@ pub(crate) fn write(out: &Path, page: &str) -> Result<()> {
         fs::create_dir_all(parent).at(parent)?;
     }
     write_whole(out, page.as_bytes())?;
-    println!("{}", out.display());
+    show!("{}", out.display());
     Ok(())
 }
 

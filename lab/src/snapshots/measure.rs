@@ -17,7 +17,7 @@ pub fn run(cell: &str, place: &str) -> Result<()> {
     let cell: Cell = serde_json::from_str(cell).map_err(refuse)?;
     let place: Place = serde_json::from_str(place).map_err(refuse)?;
     let figures = measure(&cell, &place)?;
-    println!("{}", serde_json::to_string(&figures).expect("figures are plain data"));
+    show!("{}", serde_json::to_string(&figures).expect("figures are plain data"));
     Ok(())
 }
 

@@ -186,10 +186,10 @@ fn campaign(experiment: &mut Durability, report: &mut Report, case: &Case) -> Re
     let outcome = campaign::fight(&orders, power.as_mut(), &label)?;
     *broken += usize::from(!outcome.violations.is_empty());
     for violation in &outcome.violations {
-        println!("{label}: {violation}");
+        show!("{label}: {violation}");
     }
     if !outcome.violations.is_empty() && power.is_none() {
-        println!("{label}: the data are kept in {}", interrupt::keep(dir).display());
+        show!("{label}: the data are kept in {}", interrupt::keep(dir).display());
     }
     report.run(Run {
         case: &case.words(),

@@ -79,7 +79,7 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
 fn probe(setting: &Setting, report: &mut Report) -> Result<FlushRates> {
     let time = if setting.options.quick { Duration::from_millis(50) } else { Duration::from_secs(2) };
     let flushes = device::flush_rates(&setting.dir, time)?;
-    println!(
+    show!(
         "device of {} ({}), 4 KB writes with fdatasync a second: one at a time {}, two in flight {}, four {}",
         setting.dir.display(),
         setting.file_system,
@@ -88,9 +88,7 @@ fn probe(setting: &Setting, report: &mut Report) -> Result<FlushRates> {
         thousands(flushes.four)
     );
     if machine::is_in_memory(&setting.file_system) {
-        println!(
-            "This directory is in memory: choose one on a disk with --dir, or the figures mean nothing."
-        );
+        show!("This directory is in memory: choose one on a disk with --dir, or the figures mean nothing.");
     }
     report.run(Run {
         case: "device flushes",

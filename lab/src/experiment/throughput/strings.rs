@@ -140,7 +140,7 @@ pub(super) fn workers(setting: &Setting, report: &mut Report) -> Result<()> {
     });
     hold_all(setting, report, "workers: ", &contenders, &mixes, &[1, 16], &more)?;
     if !enough {
-        println!("Two workers and the generator share two cores here: no goal is judged.");
+        show!("Two workers and the generator share two cores here: no goal is judged.");
     }
     Ok(())
 }

@@ -105,7 +105,7 @@ pub fn run(options: &Options) -> Result<()> {
     if advice.predictions.is_empty() {
         return Err(nothing());
     }
-    println!(
+    show!(
         "{} rows of {} B: {:.2} GB, {} updates/s; measured: {}, {}",
         options.rows,
         options.row_bytes,
@@ -137,9 +137,9 @@ fn print(advice: &Advice) {
             reasons.join("; ").into(),
         ]);
     }
-    println!("{table}");
-    advice.notes.iter().for_each(|note| println!("note: {note}"));
-    println!("{}", recommendation(advice.chosen.as_ref()));
+    show!("{table}");
+    advice.notes.iter().for_each(|note| show!("note: {note}"));
+    show!("{}", recommendation(advice.chosen.as_ref()));
 }
 
 #[cfg(test)]
