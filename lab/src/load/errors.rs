@@ -2,12 +2,14 @@
 
 /// The longest text that is kept, in bytes.
 const TEXT_BYTES_MAX: usize = 200;
-/// Texts that are told apart. Those that come later count with the last one of these.
+/// Texts that are told apart. Those that come later are counted together, and as none of these.
 const TEXTS_MAX: usize = 16;
+/// The text of these.
+const OTHERS: &str = "replies with more different texts than are told apart";
 
 /// Error replies by their texts, in the order in which these came first.
 ///
-/// Invariants: the number of texts ≤ `TEXTS_MAX`; each came at least once.
+/// Invariants: the number of texts ≤ `TEXTS_MAX`, and `OTHERS`; each came at least once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Errors {
     texts: Vec<(String, u64)>,
@@ -32,11 +34,12 @@ impl Errors {
     /// Counts replies with the same text.
     pub(crate) fn add(&mut self, reply: &[u8], count: u64) {
         let text = String::from_utf8_lossy(reply[..reply.len().min(TEXT_BYTES_MAX)].trim_ascii());
-        let is_full = self.texts.len() == TEXTS_MAX;
-        let last = self.texts.len().saturating_sub(1);
-        let known = self.texts.iter().position(|(own, _)| *own == text);
-        match known.or(is_full.then_some(last)) {
+        let place_of = |text: &str| self.texts.iter().position(|(own, _)| own == text);
+        let is_full = self.texts.len() >= TEXTS_MAX;
+        let known = place_of(&text).or_else(|| is_full.then(|| place_of(OTHERS)).flatten());
+        match known {
             Some(place) => self.texts[place].1 += count,
+            None if is_full => self.texts.push((OTHERS.to_owned(), count)),
             None => self.texts.push((text.into_owned(), count)),
         }
     }
@@ -53,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_counted_apart_and_too_many_with_the_last() {
+    fn texts_are_counted_apart_and_too_many_together() {
         let mut errors = Errors::default();
         assert_eq!((errors.count(), errors.first()), (0, None));
         for reply in ["-OOM no\r\n", "-ERR no\r\n", "-OOM no\r\n"] {
@@ -66,8 +69,10 @@ mod tests {
         (0..2).for_each(|_| all.add(b"-ERR \xff", 1));
         assert_eq!((all.texts().count(), all.count()), (3, 8));
         (0..20).for_each(|number| errors.add(format!("-ERR {number}").as_bytes(), 1));
-        assert_eq!((errors.texts().count(), errors.count()), (TEXTS_MAX, 23));
-        assert_eq!(errors.texts().last(), Some(("-ERR 13", 7)));
+        assert_eq!((errors.texts().count(), errors.count()), (TEXTS_MAX + 1, 23));
+        assert_eq!(errors.texts().last(), Some((OTHERS, 6)));
+        let both = errors.clone().join(&errors);
+        assert_eq!((both.texts().last(), both.count()), (Some((OTHERS, 12)), 46));
         errors.add(&[b'x'; 2 * TEXT_BYTES_MAX], 1);
         errors.add(b"-OOM no", 1);
         assert_eq!(errors.texts().next(), Some(("-OOM no", 3)));
