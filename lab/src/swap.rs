@@ -40,15 +40,7 @@ impl Swap {
         need_root()?;
         let dir = dir.canonicalize().at(dir)?;
         remove_left_behind(&dir)?;
-        let path = dir.join(format!("{PREFIX}{:x}", rand::random::<u64>()));
-        let own = path.clone();
-        let (file, removed) = Leftover::made(|| -> Result<_> {
-            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).at(&path)?;
-            Ok((file, move || say(&own, remove_file(&own))))
-        })?;
-        file.try_lock().at(&path)?;
-        let place = || format!("reserve {} MB for swapping in {}", bytes >> 20, dir.display());
-        fallocate(&file, FallocateFlags::empty(), 0, bytes).doing(place)?;
+        let (path, file, removed) = reserve(&dir, bytes)?;
         turn_on(&path)?;
         Ok(Swap { _removed: removed, _lock: Some(file) })
     }
@@ -65,6 +57,20 @@ impl Swap {
         turn_on(&path)?;
         Ok(Swap { _removed: removed, _lock: None })
     }
+}
+
+/// A new file of this size, which is locked, with its guard.
+fn reserve(dir: &Path, bytes: u64) -> Result<(PathBuf, File, Leftover)> {
+    let path = dir.join(format!("{PREFIX}{:x}", rand::random::<u64>()));
+    let own = path.clone();
+    let (file, removed) = Leftover::made(|| -> Result<_> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).at(&path)?;
+        Ok((file, move || say(&own, remove_file(&own))))
+    })?;
+    file.try_lock().at(&path)?;
+    let place = || format!("reserve {} MB for swapping in {}", bytes >> 20, dir.display());
+    fallocate(&file, FallocateFlags::empty(), 0, bytes).doing(place)?;
+    Ok((path, file, removed))
 }
 
 fn need_root() -> Result<()> {
@@ -276,7 +282,9 @@ pub(crate) mod tests {
     #[test]
     fn a_file_that_does_not_fit_is_refused_and_removed() {
         let (_alone, dir) = (alone(), tempfile::tempdir().unwrap());
-        assert!(Swap::file(dir.path(), 1 << 60).is_err());
+        // Without root, too.
+        let refused = reserve(dir.path(), 1 << 60).unwrap_err().to_string();
+        assert!(refused.starts_with("reserve 1099511627776 MB for swapping in "), "{refused}");
         assert!(files(dir.path()).is_empty());
     }
 
