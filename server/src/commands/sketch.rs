@@ -40,6 +40,8 @@ const VALUE_RUN_MAX: usize = 4;
 const VALUE_MAX: u8 = 32;
 /// Runs that are looked at for neighbours to be joined.
 const JOINED: usize = 5;
+/// Bytes that are compared at once: a dense value has 12,304 of them, of which an addition changes two.
+const COMPARED: usize = 256;
 /// The seed of the hashes.
 const SEED: u64 = 0xadc8_3b19;
 
@@ -84,6 +86,21 @@ impl Run {
         let second = usize::from(*bytes.get(at + 1).ok_or(Corrupted)?);
         Ok(Run { value: 0, len: (short << 8 | second) + 1, bytes: 2 })
     }
+}
+
+/// How many bytes at the beginning are the same.
+fn same_at_begin(was: &[u8], is: &[u8]) -> usize {
+    let pairs = was.chunks_exact(COMPARED).zip(is.chunks_exact(COMPARED));
+    let same = COMPARED * pairs.take_while(|(was, is)| was == is).count();
+    same + was[same..].iter().zip(&is[same..]).take_while(|(was, is)| was == is).count()
+}
+
+/// How many bytes at the end are the same.
+fn same_at_end(was: &[u8], is: &[u8]) -> usize {
+    let pairs = was.rchunks_exact(COMPARED).zip(is.rchunks_exact(COMPARED));
+    let same = COMPARED * pairs.take_while(|(was, is)| was == is).count();
+    let (was, is) = (&was[..was.len() - same], &is[..is.len() - same]);
+    same + was.iter().rev().zip(is.iter().rev()).take_while(|(was, is)| was == is).count()
 }
 
 fn push_zeros(bytes: &mut Vec<u8>, len: usize) {
@@ -149,14 +166,12 @@ impl<'b> Sketch<'b> {
         let parts = [0..HEAD_BYTES, HEAD_BYTES..new.len()];
         for part in parts {
             let (was, is) = (&old[part.start..part.end.min(old.len()).max(part.start)], &new[part.clone()]);
-            let same = was.iter().zip(is).take_while(|(was, is)| was == is).count();
+            let same = same_at_begin(was, is);
             if same == is.len() && was.len() == is.len() {
                 continue;
             }
             let end = match was.len() == is.len() {
-                true => {
-                    is.len() - was.iter().rev().zip(is.iter().rev()).take_while(|(was, is)| was == is).count()
-                }
+                true => is.len() - same_at_end(was, is),
                 false => is.len(),
             };
             changed.push((part.start + same, &is[same..end]));
@@ -383,4 +398,40 @@ fn murmur64a(bytes: &[u8], seed: u64) -> u64 {
     }
     hash = (hash ^ hash >> R).wrapping_mul(M);
     hash ^ hash >> R
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_changed_is_what_differs() {
+        let dense = |set: &[(usize, u8)]| {
+            let mut sketch = Sketch::default();
+            sketch.make_dense().expect("an empty one is sound");
+            set.iter().for_each(|(index, count)| _ = sketch.set_dense(*index, *count));
+            sketch
+        };
+        let [first, last] = [0, REGISTERS - 1];
+        let middle: Vec<usize> = (300..700).collect();
+        for at in [&[first, last][..], &middle].concat() {
+            let (before, after) = (dense(&[(at, 1), (5_000, 1)]), dense(&[(at, 2), (5_000, 1)]));
+            let byte = HEAD_BYTES + at * REGISTER_BITS / 8;
+            let changed = after.changed_since(&before);
+            let [(offset, bytes)] = changed[..] else { panic!("{at}: {changed:?}") };
+            assert!(
+                (byte..=byte + 1).contains(&offset) && (1..=2).contains(&bytes.len()),
+                "{at}: {changed:?}"
+            );
+            assert_eq!(bytes, &after.bytes()[offset..offset + bytes.len()]);
+            assert_eq!(after.bytes()[..offset], before.bytes()[..offset]);
+            assert_eq!(after.bytes()[offset + bytes.len()..], before.bytes()[offset + bytes.len()..]);
+        }
+        let both = dense(&[(first, 1), (last, 1)]);
+        assert_eq!(both.changed_since(&dense(&[])), [(HEAD_BYTES, &both.bytes()[HEAD_BYTES..])]);
+        assert_eq!(both.changed_since(&both), []);
+        // What is longer has changed from its first difference to its end.
+        let longer = Sketch([both.bytes(), &[7]].concat().into());
+        assert_eq!(longer.changed_since(&both), [(DENSE_BYTES, &[7][..])]);
+    }
 }
