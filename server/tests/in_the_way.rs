@@ -139,3 +139,19 @@ fn who_has_the_configuration_written_to_a_disk_that_hangs_waits_alone() {
     assert!(!new.exists());
     assert_eq!(writer.ask("CONFIG REWRITE"), "+OK");
 }
+
+#[test]
+fn what_a_client_sent_does_not_run_after_it_was_killed() {
+    let mut own = Own::new();
+    let (mut killer, mut second) = (own.start(&["--appendonly", "no"]), own.connect());
+    // On one worker: it serves the client before it kills it, and then comes to the client's own task.
+    let mut killed = if worker(&mut killer) == worker(&mut second) { second } else { own.connect() };
+    assert_eq!(worker(&mut killer), worker(&mut killed));
+    let id: u64 = killed.ask("CLIENT ID")[1..].parse().unwrap();
+    killed.send("BLPOP list 0\r\nSET key value");
+    eventually(|| killer.ask("INFO clients").contains("blocked_clients:1").then_some(()));
+    killer.send(&format!("RPUSH list a\r\nCLIENT KILL ID {id}"));
+    assert_eq!([killer.reply(), killer.reply()], [":1", ":1"]);
+    eventually(|| (!killer.ask("CLIENT LIST").contains(&format!("id={id} "))).then_some(()));
+    assert_eq!(killer.ask("EXISTS key list"), ":0");
+}

@@ -217,7 +217,7 @@ fn reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> 
         let mut info = cx.client.handle.info.lock();
         info.db = 0;
         info.name.clear();
-        info.no_evict = false;
+        (info.no_evict, info.no_touch) = (false, false);
     }
     cx.client.handle.set_durability(None);
     set_protocol(cx, Protocol::Resp2);

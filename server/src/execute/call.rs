@@ -45,7 +45,7 @@ pub(crate) struct Call<'e> {
 }
 
 impl<'e> Call<'e> {
-    /// Counts a call, unless it ran `before` to prepare a value and was counted then, and starts to time it.
+    /// Counts a call if it is new, and starts to time it. One that ran `before` to prepare a value is not.
     /// Fast commands with short arguments are timed by sample, as reading a clock costs as much as some of
     /// them; those that are slow are found all the same.
     #[inline]
@@ -56,11 +56,12 @@ impl<'e> Call<'e> {
         slot: usize,
         args: Args<'_>,
         before: Option<Duration>,
+        is_new: bool,
     ) -> Call<'e> {
         let stats = &server.stats.workers[worker];
         let counter = &stats.commands[slot];
         let calls = counter.calls.load(Ordering::Relaxed);
-        counter.calls.store(calls + u64::from(before.is_none()), Ordering::Relaxed);
+        counter.calls.store(calls + u64::from(is_new), Ordering::Relaxed);
         let slow_us = server.live.slow_us();
         let short = args.len() <= SHORT_ARGS && args.total_bytes() < SHORT_BYTES;
         let quick = short && command.flags.has_any(QUICK) && before.is_none();
@@ -195,7 +196,7 @@ mod tests {
         let found = commands::table().find(b"get").expect("it is there");
         let args: OwnedArgs = ["GET", "k"].into_iter().collect();
         let call = |takes: Duration| {
-            let call = Call::begin(&server, 0, found.command, found.slot, args.as_args(), None);
+            let call = Call::begin(&server, 0, found.command, found.slot, args.as_args(), None, true);
             std::thread::sleep(takes);
             call.finish(&client, args.as_args(), 0, &Ok(()));
         };
@@ -230,7 +231,7 @@ mod tests {
         watch.start(Instant::now());
         let slow = Duration::from_micros(server.live.slow_us() as u64);
         for _ in 0..20 {
-            let call = Call::begin(&server, 0, found.command, found.slot, args.as_args(), None);
+            let call = Call::begin(&server, 0, found.command, found.slot, args.as_args(), None, true);
             std::thread::sleep(slow);
             // As for a waiter that it serves.
             let mark = watch.mark();

@@ -33,6 +33,7 @@ pub struct Transaction {
     queue: Vec<Queued>,
     bytes: usize,
     writes: bool,
+    may_replicate: bool,
     alone: bool,
     has_script: bool,
     /// One of them looks at keys that it does not declare.
@@ -47,6 +48,7 @@ impl Transaction {
         let queued = Queued { spec, slot, args: args.to_owned() };
         self.bytes += size_of::<Queued>() + queued.args.memory_bytes();
         self.writes |= spec.may_write();
+        self.may_replicate |= spec.flags.has(Flags::MAY_REPLICATE);
         self.sweeps |= spec.flags.has(Flags::ALONE_IN_EXEC);
         self.has_script |= spec.flags.has(Flags::SCRIPT);
         // A script may use keys that it does not declare.
@@ -68,6 +70,11 @@ impl Transaction {
     /// Whether one of them writes.
     pub fn writes(&self) -> bool {
         self.writes
+    }
+
+    /// Whether replicas may be told something by one of them.
+    pub fn may_replicate(&self) -> bool {
+        self.may_replicate
     }
 
     /// Whether one of them runs a script.

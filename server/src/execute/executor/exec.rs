@@ -256,7 +256,7 @@ impl Requests<'_> {
         let (start, before, db) = (out.len(), latched.lookups(), client.db);
         let mut batch = Batch::new();
         let hot_since = (!self.by_script && server.hot_keys.is_active()).then(Instant::now);
-        let call = Call::begin(server, self.worker, command, slot, args, None);
+        let call = Call::begin(server, self.worker, command, slot, args, None, true);
         let result = run_in(command, latched, &mut batch, client, server, args, out);
         call.finish(client, args, self.now, &result);
         if !self.by_script && matches!(result, Err(CommandError::GateBusy)) {

@@ -110,8 +110,8 @@ impl Executor<'_> {
                 latched.release();
             }
         }
-        if access == Access::Read {
-            // As in Redis, the look-ups of writing commands are not counted.
+        if access == Access::Read && !client.waits {
+            // As in Redis, the look-ups of writing commands are not counted, nor those for clients that wait.
             self.note_lookups(lookups);
         }
         self.after_commit(&batch);

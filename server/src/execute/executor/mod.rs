@@ -234,10 +234,12 @@ impl<'e> Executor<'e> {
         }
         let writes = writes(command, client);
         // As in Redis, a pause of all commands spares none: `CLIENT UNPAUSE` and `SHUTDOWN` wait, too.
-        let may_write = writes || command.flags.has(Flags::MAY_REPLICATE);
-        let is_paused = self.server.pause.holds(may_write, self.now);
+        let may_write = writes || may_replicate(command, client);
+        let pause = &self.server.pause;
+        let is_paused = pause.holds(may_write, self.now)
+            && (pause.holds(false, self.now) || !self.promises_no_writes(command, args));
         // Nor does a new write overtake those that a pause held back.
-        let overtakes = || client.turn.is_none() && self.server.pause.is_followed(self.now);
+        let overtakes = || client.turn.is_none() && pause.is_followed(self.now);
         let lacks_room = || !self.has_room && !command.flags.has(Flags::ADMIN);
         // What ends scripts and clients is not held up by who does not read what it monitors.
         let is_shown = || !command.flags.has_any(Flags::ALLOW_BUSY.with(Flags::ADMIN));
@@ -309,7 +311,10 @@ impl<'e> Executor<'e> {
         let start = out.len();
         let before = client.ready.as_ref().filter(|ready| !ready.has_run).map(|ready| ready.took);
         let (hot_since, db) = (self.server.hot_keys.is_active().then(Instant::now), client.db);
-        let call = Call::begin(self.server, self.worker, command, slot, args, before);
+        // A look for a client that waits, and one for what another thread does, belong to a call that is
+        // counted.
+        let is_new = before.is_none() && !client.waits && !client.has_begun();
+        let call = Call::begin(self.server, self.worker, command, slot, args, before, is_new);
         let alone = command.flags.has_any(APART) || command.alone_if.is_some_and(|needs| needs(args));
         let result = match alone {
             false => self.run_latched(command, client, args, out),
@@ -462,6 +467,12 @@ pub(crate) fn stops_writes(server: &Services) -> bool {
 fn looks_at_keys(command: &Command, client: &Client) -> bool {
     const LOOKS: Flags = Flags::READONLY.with(Flags::WRITE).with(Flags::MAY_REPLICATE);
     command.flags.has_any(LOOKS) || writes(command, client)
+}
+
+/// Whether replicas may be told something by the command, or by the queue that it runs.
+fn may_replicate(command: &Command, client: &Client) -> bool {
+    let queue = || client.transaction.as_ref().is_some_and(|queue| queue.may_replicate());
+    command.flags.has(Flags::MAY_REPLICATE) || command.flags.has(Flags::EXEC) && queue()
 }
 
 /// Whether the command writes, or runs a queue that does.

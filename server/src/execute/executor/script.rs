@@ -82,6 +82,16 @@ enum Ended {
 }
 
 impl Executor<'_> {
+    /// Whether a request runs a script or a function that promises not to write.
+    #[cold]
+    pub(super) fn promises_no_writes(&self, command: &Command, args: Args<'_>) -> bool {
+        let runs = command.flags.has(Flags::SCRIPT) && !is_load(command);
+        runs && self.workshop.try_borrow_mut().is_ok_and(|mut workshop| {
+            let wanted = want(&mut workshop, &self.server.scripts, command, args);
+            wanted.is_ok_and(|wanted| wanted.is_read_only)
+        })
+    }
+
     /// Runs the script that a request asks for.
     pub(super) fn run_script(
         &mut self,
@@ -237,7 +247,7 @@ impl Executor<'_> {
         client: &mut Client,
         out: &mut Vec<u8>,
     ) -> Result<(), CommandError> {
-        let call = Call::begin(self.server, self.worker, command, slot, args, None);
+        let call = Call::begin(self.server, self.worker, command, slot, args, None, true);
         let mut workshop = self.workshop.borrow_mut();
         let scripts = &self.server.scripts;
         let mut killed = None;

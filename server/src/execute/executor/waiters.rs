@@ -150,7 +150,9 @@ impl Executor<'_> {
 
     /// Runs the command of `waiter`, for which there may be something at `key`.
     pub(super) fn serve(&mut self, waiter: &Arc<Waiter>, key: &[u8]) -> Served {
-        if self.server.pause.holds(true, self.now) {
+        // Who reads a stream for no group writes nothing.
+        let writes = waiter.request.kind != Some(Kind::Stream) || waiter.request.group.is_some();
+        if self.server.pause.holds(writes, self.now) {
             return Served::Later;
         }
         // A thread that holds the state of a waiter must not wait for the gate: a worker inside may wait for

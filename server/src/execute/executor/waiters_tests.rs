@@ -24,6 +24,7 @@ use crate::execute::client::{After, Client};
 use crate::net::address::Address;
 use crate::net::handle::ClientHandle;
 use crate::net::moves::AcceptorHandle;
+use crate::net::pause::PauseMode;
 use crate::net::tracks::TrackFlags;
 use crate::store::Store;
 
@@ -149,4 +150,48 @@ fn a_client_that_has_been_told_is_not_served_again() {
     }
     assert_eq!(served.ask(&mut pushing, "LLEN list"), ":1");
     assert_eq!(served.ask(&mut pushing, "XPENDING stream group"), "*4 :1 $3 1-1 $3 1-1 *1 *2 $3 one $1 1");
+}
+
+#[test]
+fn readers_of_streams_leave_nothing_to_be_tried_again_while_writes_are_paused() {
+    let served = Served::new();
+    let mut reading = served.client(0);
+    served.server.pause.begin(PauseMode::Write, NOW + 1);
+    for number in 0..10 {
+        let waiter = served.wait(&mut reading, &format!("XREAD BLOCK 1 STREAMS key{number} $"));
+        served.execute(0, |executor| executor.serve_waiter(&waiter));
+        give_up(&served.server.blocking, &waiter);
+    }
+    assert!(served.server.blocking.take_postponed().is_empty());
+}
+
+#[test]
+fn a_transaction_with_a_message_waits_while_writes_are_paused() {
+    let served = Served::new();
+    let mut client = served.client(0);
+    assert_eq!(served.ask(&mut client, "MULTI"), "+OK");
+    assert_eq!(served.ask(&mut client, "PUBLISH channel message"), "+QUEUED");
+    served.server.pause.begin(PauseMode::Write, NOW + 1);
+    assert_eq!(served.ask(&mut client, "EXEC"), "");
+    assert!(matches!(client.after, After::Pause));
+}
+
+#[test]
+fn scripts_that_promise_not_to_write_run_while_writes_are_paused() {
+    let served = Served::new();
+    let mut client = served.client(0);
+    let mut ask = |script: &str| {
+        let (args, mut out) = (["EVAL", script, "0"].into_iter().collect::<OwnedArgs>(), Vec::new());
+        served.execute(0, |executor| executor.run(&mut client, args.as_args(), &mut out));
+        let is_held = matches!(std::mem::take(&mut client.after), After::Pause);
+        (String::from_utf8(out).unwrap(), is_held)
+    };
+    let reads = "#!lua flags=no-writes\nreturn 1";
+    served.server.pause.begin(PauseMode::Write, NOW + 1);
+    assert_eq!(ask(reads), (":1\r\n".to_owned(), false));
+    for may_write in ["return 1", "#!lua\nreturn 1"] {
+        assert_eq!(ask(may_write), (String::new(), true));
+    }
+    served.server.pause.begin(PauseMode::All, NOW + 1);
+    assert_eq!(ask(reads), (String::new(), true));
 }
