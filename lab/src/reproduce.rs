@@ -119,14 +119,14 @@ const STEPS: [Step; 12] = [
     step("machine", (&[], 1), 1, false),
     step("snapshots", (&["--only", SNAPSHOTS_SMALL], 40), 60, true),
     step("store", (&["--sizes", "0.25,1", "--kinds", "records,lists", "--seconds", "2"], 25), 60, true),
-    step("vtc", (&["--seconds", "2"], 60), 80, true),
+    step("vtc", (&["--seconds", "2"], 40), 40, true),
     step("persistence", (&["--scale", "0.5"], 20), 40, true),
     step("vls", (&["--scale", "0.25", "--seconds", "1"], 18), 46, true),
     step("stalls", (&["--scale", "0.25"], 14), 30, false),
     step("throughput", (&["--seconds", "0.5", "--repeats", "1"], 3), 40, false),
-    step("memory", (&["--scale", "0.25"], 3), 10, false),
-    step("durability", (&["--kills", "50"], 2), 24, false),
-    step("recovery", (&["--scale", "0.25"], 2), 15, false),
+    step("memory", (&["--scale", "0.25"], 1), 4, false),
+    step("durability", (&["--kills", "50"], 2), 6, false),
+    step("recovery", (&["--scale", "0.25"], 2), 6, false),
     step("workers", (&["--seconds", "1"], 2), 3, false),
 ];
 
