@@ -13,6 +13,10 @@ macro_rules! tell {
 macro_rules! show {
     ($($words:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stdout(), $($words)*);
+        if let Err(error) = writeln!(std::io::stdout(), $($words)*)
+            && error.kind() != std::io::ErrorKind::BrokenPipe
+        {
+            tell!("cannot write to the standard output: {error}");
+        }
     }};
 }

@@ -312,7 +312,7 @@ struct Reader<'r> {
     rest: &'r str,
     /// True if a `median` leaves its values as they are.
     whole: bool,
-    /// True once a measured number was divided by 0, and one of the two is of another row.
+    /// True once a measured number was divided by a 0 of another row.
     by_zero: bool,
 }
 
@@ -327,9 +327,9 @@ impl Reader<'_> {
     }
 
     fn product(&mut self) -> Evaluated {
-        let begin = self.rest;
         let mut left = self.factor()?;
         while let Some(sign) = self.sign(&[" * ", " / "]) {
+            let begin = self.rest;
             let right = self.factor()?;
             let compares = begin[..begin.len() - self.rest.len()].contains('@');
             let divides = sign == " / " && right.contains(&0.0);
@@ -483,7 +483,7 @@ mod tests {
         let by_zero = |expression: &str| rows.divides_by_zero(&rows.all[0], expression);
         let zero = "(rate@redis-b - 2)";
         assert!(by_zero(&format!("rate / {zero}")) && by_zero(&format!("1 + {zero} / {zero}")));
-        assert!(by_zero("rate@redis-b / (rate - 4)") && !by_zero("1 + rate / (rate - 4)"));
+        assert!(!by_zero("rate@redis-b / (rate - 4)") && !by_zero("1 + rate / (rate - 4)"));
         for other in ["rate / none", "none / 1", "rate@other / 0", "rate / rate", "none / 0"] {
             assert!(!by_zero(other), "{other}");
         }

@@ -1,5 +1,7 @@
 //! Measures one cell in this process, with the algorithm that it names.
 
+use std::io::{self, Write as _};
+
 use tarn_study::transaction::{Calc, Cpr, PartialCalc, VirtualHourglass, VirtualPiggyback};
 use tarn_study::{
     AsyncWriteProtection, CopyOnUpdate, Fork, HotColdFork, Hourglass, Naive, Piggyback, PingPong,
@@ -17,8 +19,8 @@ pub fn run(cell: &str, place: &str) -> Result<()> {
     let cell: Cell = serde_json::from_str(cell).map_err(refuse)?;
     let place: Place = serde_json::from_str(place).map_err(refuse)?;
     let figures = measure(&cell, &place)?;
-    show!("{}", serde_json::to_string(&figures).expect("figures are plain data"));
-    Ok(())
+    let line = serde_json::to_string(&figures).expect("figures are plain data");
+    writeln!(io::stdout(), "{line}").doing(|| "write the figures".to_owned())
 }
 
 /// Measures a cell in this process.

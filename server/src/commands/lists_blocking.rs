@@ -81,7 +81,8 @@ fn brpoplpush<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
 
 fn move_or_wait<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, wanted: &Move<'a>) -> Result<(), CommandError> {
     let timeout = parse::timeout(args.at(args.len() - 1), cx.now())?;
-    if wanted.run(cx)? {
+    let found = cx.awaited_list(wanted.source)?;
+    if wanted.run(cx, found)? {
         return Ok(());
     }
     if cx.client.denies_waiting {
@@ -96,7 +97,7 @@ fn move_or_wait<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, wanted: &Move<'a>)
 fn blmpop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let wanted = MultiPop::parse(args, 2, side)?;
     let timeout = parse::timeout(args.at(1), cx.now())?;
-    if !pop_from_first(cx, &wanted)? {
+    if !pop_from_first(cx, &wanted, Context::awaited_list)? {
         cx.wait_for(Kind::List, wanted.places, timeout, args);
     }
     Ok(())

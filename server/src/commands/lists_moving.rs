@@ -1,6 +1,7 @@
 //! List commands that take from one list to give to another, or from the first of several lists.
 
 use tarn_engine::record::{Change, Side};
+use tarn_engine::value::ListRef;
 use tarn_resp::Args;
 
 use super::lists::{end_of, pop_many};
@@ -76,9 +77,14 @@ impl<'a> Move<'a> {
         Move { source: args.at(1), target: args.at(2), take: Side::Back, put: Side::Front }
     }
 
-    /// Moves the element and replies with it. `false`, without a reply, if the source is missing.
-    pub(super) fn run(&self, cx: &mut Context<'_, 'a>) -> Result<bool, CommandError> {
-        let Some(list) = cx.awaited_list(self.source)? else { return Ok(false) };
+    /// Moves the element of the source, which is `found`, and replies with it. `false`, without a reply, if
+    /// there is none.
+    pub(super) fn run<'c>(
+        &self,
+        cx: &mut Context<'c, 'a>,
+        found: Option<ListRef<'c>>,
+    ) -> Result<bool, CommandError> {
+        let Some(list) = found else { return Ok(false) };
         cx.list(self.target)?;
         let element = end_of(list, self.take);
         cx.reply.bulk(element);
@@ -96,14 +102,18 @@ impl<'a> Move<'a> {
 }
 
 fn lmove<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    if !Move::parse(args)?.run(cx)? {
+    let wanted = Move::parse(args)?;
+    let found = cx.list(wanted.source)?;
+    if !wanted.run(cx, found)? {
         cx.reply.null();
     }
     Ok(())
 }
 
 fn rpoplpush<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    if !Move::back_to_front(args).run(cx)? {
+    let wanted = Move::back_to_front(args);
+    let found = cx.list(wanted.source)?;
+    if !wanted.run(cx, found)? {
         cx.reply.null();
     }
     Ok(())
@@ -111,20 +121,21 @@ fn rpoplpush<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Command
 
 fn lmpop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let wanted = MultiPop::parse(args, 1, side)?;
-    if !pop_from_first(cx, &wanted)? {
+    if !pop_from_first(cx, &wanted, Context::list)? {
         cx.reply.null_array();
     }
     Ok(())
 }
 
-/// Takes from the first list that there is and replies with its key and the elements. `false`, without a
+/// Takes from the first list that `find` finds and replies with its key and the elements. `false`, without a
 /// reply, if there is none.
-pub(super) fn pop_from_first<'a>(
-    cx: &mut Context<'_, 'a>,
+pub(super) fn pop_from_first<'c, 'a>(
+    cx: &mut Context<'c, 'a>,
     wanted: &MultiPop<'a, Side>,
+    find: impl Fn(&Context<'c, 'a>, &[u8]) -> Result<Option<ListRef<'c>>, CommandError>,
 ) -> Result<bool, CommandError> {
     for key in wanted.keys() {
-        if let Some(list) = cx.awaited_list(key)? {
+        if let Some(list) = find(cx, key)? {
             cx.reply.array(2);
             cx.reply.bulk(key);
             pop_many(cx, key, list, wanted.end, wanted.count);

@@ -134,17 +134,21 @@ fn pop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, end: End) -> Result<(), Com
 
 fn zmpop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let wanted = MultiPop::parse(args, 1, End::parse)?;
-    if !pop_from_first(cx, &wanted)? {
+    if !pop_from_first(cx, &wanted, Context::zset)? {
         cx.reply.null_array();
     }
     Ok(())
 }
 
-/// Takes from the first sorted set that there is and replies with its key and the members. `false`, without a
-/// reply, if there is none.
-fn pop_from_first<'a>(cx: &mut Context<'_, 'a>, wanted: &MultiPop<'a, End>) -> Result<bool, CommandError> {
+/// Takes from the first sorted set that `find` finds and replies with its key and the members. `false`,
+/// without a reply, if there is none.
+fn pop_from_first<'c, 'a>(
+    cx: &mut Context<'c, 'a>,
+    wanted: &MultiPop<'a, End>,
+    find: impl Fn(&Context<'c, 'a>, &[u8]) -> Result<Option<ZSetRef<'c>>, CommandError>,
+) -> Result<bool, CommandError> {
     for key in wanted.keys() {
-        if let Some(zset) = cx.awaited_zset(key)? {
+        if let Some(zset) = find(cx, key)? {
             cx.reply.array(2);
             cx.reply.bulk(key);
             pop_many(cx, key, zset, wanted.end, wanted.count, true);
@@ -184,7 +188,7 @@ fn pop_one_or_wait<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, end: End) -> Re
 fn bzmpop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let wanted = MultiPop::parse(args, 2, End::parse)?;
     let timeout = parse::timeout(args.at(1), cx.now())?;
-    if !pop_from_first(cx, &wanted)? {
+    if !pop_from_first(cx, &wanted, Context::awaited_zset)? {
         cx.wait_for(Kind::ZSet, wanted.places, timeout, args);
     }
     Ok(())

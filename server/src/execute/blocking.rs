@@ -4,8 +4,9 @@
 //! A blocking command that finds nothing asks its connection to wait. The connection registers a [`Waiter`]
 //! in a queue for each key. A worker that commits a write which may give one of these keys something runs the
 //! command of the first waiter in its stead, with the same function, right after its own command, and hands
-//! it the reply (`executor/waiters.rs`). So those that wait are served in the order in which they came. A
-//! newcomer whose own look comes between the write and that takes it before them.
+//! it the reply (`executor/waiters.rs`). So
+//! clients are served in the order in which they came. One that could wait leaves what it finds to those that
+//! wait already, and joins them: they may not have been served yet.
 //!
 //! Order of locks: the gate, the state of a waiter, the keys that its command latches; the queues are locked
 //! last and for a moment. So a command that holds latches must not touch a waiter's state.
@@ -298,6 +299,16 @@ impl Blocking {
         self.remove(&waiter);
         waiter.client.wake();
         waited
+    }
+
+    /// Whether a client waits for a value of this kind at this key.
+    pub(crate) fn is_awaited(&self, db: u8, key: &[u8], kind: Kind) -> bool {
+        // Most often nobody waits for anything.
+        self.waiting.load(Ordering::SeqCst) > 0 && {
+            let queues = self.queues.lock();
+            let queue = queues.get(&(db, Box::from(key)));
+            queue.is_some_and(|queue| queue.iter().any(|waiter| waiter.request.kind == Some(kind)))
+        }
     }
 
     /// The first client that waits for this key. Skips those that wait for a kind in `exhausted`.

@@ -46,8 +46,8 @@ pub(crate) struct Call<'e> {
 
 impl<'e> Call<'e> {
     /// Counts a call if it is new, and starts to time it. One that ran `before` to prepare a value is not.
-    /// Fast commands with short arguments are timed by sample, as reading a clock costs as much as some of
-    /// them; those that are slow are found all the same.
+    /// A look of one that waits is not, either. Fast commands with short arguments are timed by sample, as
+    /// reading a clock costs as much as some of them; those that are slow are found all the same.
     #[inline]
     pub(crate) fn begin(
         server: &'e Shared,
@@ -64,7 +64,7 @@ impl<'e> Call<'e> {
         counter.calls.store(calls + u64::from(is_new), Ordering::Relaxed);
         let slow_us = server.live.slow_us();
         let short = args.len() <= SHORT_ARGS && args.total_bytes() < SHORT_BYTES;
-        let quick = short && command.flags.has_any(QUICK) && before.is_none();
+        let quick = short && command.flags.has_any(QUICK) && before.is_none() && is_new;
         let weight = if quick && !(0..tick_us()).contains(&slow_us) { SAMPLE } else { 1 };
         let began = calls.is_multiple_of(weight).then(Instant::now);
         let before = before.unwrap_or_default();
@@ -99,7 +99,8 @@ impl<'e> Call<'e> {
                 let took = ended.duration_since(began);
                 let nanos = took.as_nanos() as u64;
                 add(&counter.nanos, nanos * weight);
-                if server.live.tracks_latency() {
+                let goes_on = matches!(client.after, After::Block(_) | After::Postpone);
+                if server.live.tracks_latency() && !goes_on {
                     counter.latencies.note(nanos + before.as_nanos() as u64, weight);
                 }
                 Some(took + before)
@@ -241,5 +242,25 @@ mod tests {
             call.finish(&client, args.as_args(), 0, &Ok(()));
         }
         assert_eq!(server.slowlog.len(), 20);
+    }
+
+    #[test]
+    fn a_look_of_one_that_waits_stands_for_itself() {
+        let config = Arc::new(ConfigStore::new(Config::default(), None));
+        let server = Shared::new(config, commands::table().slots());
+        let address = Address::Unix("test".into());
+        let client = Client::new(Arc::new(ClientHandle::new(1, address.clone(), address, 0)), true);
+        let found = commands::table().find(b"bzpopmin").expect("it is there");
+        let args: OwnedArgs = ["BZPOPMIN", "k", "0"].into_iter().collect();
+        let counter = &server.stats.workers[0].commands[found.slot];
+        let look = |is_new| {
+            let call = Call::begin(&server, 0, found.command, found.slot, args.as_args(), None, is_new);
+            assert!(is_new || call.weight == 1 && call.began.is_some());
+            call.finish(&client, args.as_args(), 0, &Ok(()));
+        };
+        look(false);
+        look(true);
+        look(false);
+        assert_eq!(counter.calls.load(Ordering::Relaxed), 1);
     }
 }

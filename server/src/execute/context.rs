@@ -200,20 +200,31 @@ impl<'c, 'a> Context<'c, 'a> {
         }
     }
 
-    /// As `list`, for commands that may wait: those that do pass keys of another kind over.
+    /// As `list`, for commands that may wait: those that do pass keys of another kind over, and others leave
+    /// what there is to those that do.
     pub fn awaited_list(&self, key: &[u8]) -> Result<Option<ListRef<'c>>, CommandError> {
         match self.list(key) {
             Err(_) if self.client.waits => Ok(None),
+            Ok(Some(_)) if self.is_behind_others(key, Kind::List) => Ok(None),
             list => list,
         }
     }
 
-    /// As `zset`, for commands that may wait: those that do pass keys of another kind over.
+    /// As `zset`, for commands that may wait: those that do pass keys of another kind over, and others leave
+    /// what there is to those that do.
     pub fn awaited_zset(&self, key: &[u8]) -> Result<Option<ZSetRef<'c>>, CommandError> {
         match self.zset(key) {
             Err(_) if self.client.waits => Ok(None),
+            Ok(Some(_)) if self.is_behind_others(key, Kind::ZSet) => Ok(None),
             zset => zset,
         }
+    }
+
+    /// Whether the client can wait, and others wait for this key already. They are served when it has joined
+    /// them at the latest.
+    fn is_behind_others(&self, key: &[u8], kind: Kind) -> bool {
+        let can_wait = !self.client.waits && !self.client.denies_waiting;
+        can_wait && self.server.blocking.is_awaited(self.client.db, key, kind)
     }
 
     /// Lets the client wait until one of the keys, which are `args[keys]` in the selected database, is given

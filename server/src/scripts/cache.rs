@@ -76,6 +76,12 @@ pub(crate) fn hex(sha: &Sha) -> String {
     sha.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Whether a script of this source promises not to write.
+pub(crate) fn promises_no_writes(source: &[u8]) -> bool {
+    let line = source.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    source.starts_with(b"#!") && is_read_only(line).unwrap_or(false)
+}
+
 /// Whether the first line of a script has the flag `no-writes`.
 fn is_read_only(line: &[u8]) -> Result<bool, CommandError> {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());

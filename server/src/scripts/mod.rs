@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use tarn_lua::{Failure, Interpreter, Limits, Purpose};
 
-pub(crate) use cache::{Cache, Script, Sha, sha_of};
+pub(crate) use cache::{Cache, Script, Sha, promises_no_writes, sha_of};
 pub(crate) use known::Known;
 pub(crate) use library::{Function, Functions, Libraries, Library};
 pub(crate) use running::{About, Killing, Run, Running};

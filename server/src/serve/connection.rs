@@ -475,7 +475,7 @@ impl Connection {
         decoder.set_limits(self.worker.server.live.decoder_limits());
         // The first request runs at once: most are alone, and it opens the session.
         let mut fetched = 1;
-        // Nothing that a killed client has sent runs after the kill.
+        // No further request of a client that was killed begins.
         while !self.closing && !self.client.handle.is_killed() {
             if outbox.len() >= REPLY_BYTES_MAX {
                 ran = Ran::Full;

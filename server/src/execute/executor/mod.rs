@@ -236,8 +236,9 @@ impl<'e> Executor<'e> {
         // As in Redis, a pause of all commands spares none: `CLIENT UNPAUSE` and `SHUTDOWN` wait, too.
         let may_write = writes || may_replicate(command, client);
         let pause = &self.server.pause;
-        let is_paused = pause.holds(may_write, self.now)
-            && (pause.holds(false, self.now) || !self.promises_no_writes(command, args));
+        let promises_no_writes = || self.promises_no_writes(command, args);
+        let is_paused =
+            pause.holds(may_write, self.now) && (pause.holds(false, self.now) || !promises_no_writes());
         // Nor does a new write overtake those that a pause held back.
         let overtakes = || client.turn.is_none() && pause.is_followed(self.now);
         let lacks_room = || !self.has_room && !command.flags.has(Flags::ADMIN);
@@ -246,7 +247,8 @@ impl<'e> Executor<'e> {
         let says =
             may_publish(self.server, command, client) || self.server.pubsub.is_monitored() && is_shown();
         let is_crowded = says && self.is_crowded(command, args);
-        if !self.serving && (is_paused || is_crowded || writes && (lacks_room() || overtakes())) {
+        let is_behind = || writes && (lacks_room() || overtakes()) && !promises_no_writes();
+        if !self.serving && (is_paused || is_crowded || is_behind()) {
             client.after = if is_paused { After::Pause } else { After::Postpone };
             return Ok(Lsn::ZERO);
         }
@@ -313,7 +315,7 @@ impl<'e> Executor<'e> {
         let (hot_since, db) = (self.server.hot_keys.is_active().then(Instant::now), client.db);
         // A look for a client that waits, and one for what another thread does, belong to a call that is
         // counted.
-        let is_new = before.is_none() && !client.waits && !client.has_begun();
+        let is_new = before.is_none() && !client.waits && !client.has_begun() && client.ending.is_none();
         let call = Call::begin(self.server, self.worker, command, slot, args, before, is_new);
         let alone = command.flags.has_any(APART) || command.alone_if.is_some_and(|needs| needs(args));
         let result = match alone {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tarn_engine::KeyRef;
 use tarn_engine::record::Lsn;
 use tarn_engine::session::{Access, Latched};
-use tarn_lua::{Abort, Errors, Failure, Host, Interpreter};
+use tarn_lua::{Abort, Errors, Failure, FunctionFlag, Host, Interpreter};
 use tarn_resp::{Args, OwnedArgs, Protocol, Writer};
 use typed_arena::Arena;
 
@@ -31,7 +31,7 @@ use crate::execute::parse;
 use crate::execute::spec::Flags;
 use crate::execute::table::Table;
 use crate::observe::counter;
-use crate::scripts::{self, Cache, Known, NO_SCRIPT, Run, Scripts, Sha, Workshop};
+use crate::scripts::{self, Cache, Known, NO_SCRIPT, Run, Scripts, Sha, Workshop, sha_from};
 
 /// Where the number of keys stands in a request, and where the keys begin.
 const NUMBER_AT: usize = 2;
@@ -85,11 +85,19 @@ impl Executor<'_> {
     /// Whether a request runs a script or a function that promises not to write.
     #[cold]
     pub(super) fn promises_no_writes(&self, command: &Command, args: Args<'_>) -> bool {
-        let runs = command.flags.has(Flags::SCRIPT) && !is_load(command);
-        runs && self.workshop.try_borrow_mut().is_ok_and(|mut workshop| {
-            let wanted = want(&mut workshop, &self.server.scripts, command, args);
-            wanted.is_ok_and(|wanted| wanted.is_read_only)
-        })
+        let cache = &self.server.scripts.cache;
+        match command.name {
+            "eval" => scripts::promises_no_writes(args.at(1)),
+            "evalsha" => {
+                sha_from(args.at(1)).and_then(|sha| cache.find(&sha)).is_some_and(|own| own.is_read_only)
+            }
+            "fcall" => {
+                let libraries = self.server.scripts.functions.now();
+                let found = libraries.find(args.at(1));
+                found.is_some_and(|(_, function)| function.flags.contains(&FunctionFlag::NoWrites))
+            }
+            _ => false,
+        }
     }
 
     /// Runs the script that a request asks for.

@@ -8,8 +8,10 @@ use std::pin::pin;
 use std::sync::{Arc, Barrier};
 use std::task::{Context, Waker};
 
+use smallvec::smallvec;
 use tarn_engine::checkpoint::Checkpoints;
 use tarn_engine::io::{ManualClock, SimDisk, SimOptions};
+use tarn_engine::record::{Change, Side, Write};
 use tarn_engine::session::Access;
 use tarn_engine::{Background, Engine, Group, KeyRef};
 use tarn_resp::OwnedArgs;
@@ -26,6 +28,7 @@ use crate::net::handle::ClientHandle;
 use crate::net::moves::AcceptorHandle;
 use crate::net::pause::PauseMode;
 use crate::net::tracks::TrackFlags;
+use crate::scripts::{self, Libraries, Library};
 use crate::store::Store;
 
 const NOW: u64 = 1_000_000;
@@ -177,21 +180,82 @@ fn a_transaction_with_a_message_waits_while_writes_are_paused() {
 }
 
 #[test]
-fn scripts_that_promise_not_to_write_run_while_writes_are_paused() {
+fn scripts_that_promise_not_to_write_are_not_held_back_with_what_writes() {
     let served = Served::new();
     let mut client = served.client(0);
-    let mut ask = |script: &str| {
-        let (args, mut out) = (["EVAL", script, "0"].into_iter().collect::<OwnedArgs>(), Vec::new());
-        served.execute(0, |executor| executor.run(&mut client, args.as_args(), &mut out));
-        let is_held = matches!(std::mem::take(&mut client.after), After::Pause);
+    let reads = "#!lua flags=no-writes\nreturn 1";
+    let library = "#!lua name=own\n\
+        redis.register_function{function_name='reads', flags={'no-writes'}, callback=function() return 1 end} \
+        redis.register_function('writes', function() return 2 end)";
+    let mut libraries = Libraries::default();
+    libraries.add(Arc::new(Library::read(library.as_bytes()).unwrap()), false).unwrap();
+    let functions = &served.server.scripts.functions;
+    functions.publish(&functions.turn(), libraries);
+    let mut ask = |request: &[&str], has_room: bool| {
+        let (args, mut out) = (request.iter().copied().collect::<OwnedArgs>(), Vec::new());
+        served.execute(0, |executor| {
+            executor.has_room = has_room;
+            executor.run(&mut client, args.as_args(), &mut out)
+        });
+        let is_held = matches!(std::mem::take(&mut client.after), After::Pause | After::Postpone);
         (String::from_utf8(out).unwrap(), is_held)
     };
-    let reads = "#!lua flags=no-writes\nreturn 1";
-    served.server.pause.begin(PauseMode::Write, NOW + 1);
-    assert_eq!(ask(reads), (":1\r\n".to_owned(), false));
-    for may_write in ["return 1", "#!lua\nreturn 1"] {
-        assert_eq!(ask(may_write), (String::new(), true));
+    let (one, held) = ((":1\r\n".to_owned(), false), (String::new(), true));
+    let sha: String = scripts::sha_of(reads.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let may_write = ["return 1", "#!lua\nreturn 1"];
+    for has_room in [false, true] {
+        // Once the log has room, writes are paused.
+        served.server.pause.begin(PauseMode::Write, if has_room { NOW + 1 } else { 0 });
+        for request in [["EVAL", reads, "0"], ["EVALSHA", &sha, "0"], ["FCALL", "reads", "0"]] {
+            assert_eq!(ask(&request, has_room), one, "{request:?}");
+        }
+        let evals = may_write.map(|script| ["EVAL", script, "0"]);
+        for request in evals.into_iter().chain([["FCALL", "writes", "0"]]) {
+            assert_eq!(ask(&request, has_room), held, "{request:?}");
+        }
+    }
+    for script in may_write {
+        let sha = scripts::sha_of(script.as_bytes());
+        assert!(served.server.scripts.cache.find(&sha).is_none(), "it has not run");
     }
     served.server.pause.begin(PauseMode::All, NOW + 1);
-    assert_eq!(ask(reads), (String::new(), true));
+    assert_eq!(ask(&["EVAL", reads, "0"], true), held);
+}
+
+#[test]
+fn who_waits_comes_before_a_newcomer_that_looks_before_it_is_served() {
+    let served = Served::new();
+    let [mut waiting, mut newcomer] = [0, 1].map(|worker| served.client(worker));
+    for (key, request, change) in [
+        ("list", "BLPOP list 0", Change::ListPush { side: Side::Back, element: b"a".into() }),
+        ("set", "BZPOPMIN set 0", Change::ZSetPut { member: b"a".into(), score: 1.0 }),
+    ] {
+        let first = served.wait(&mut waiting, request);
+        // The write of a worker that has not come to serving.
+        let write = Write::Key { db: 0, key: key.as_bytes().into(), change };
+        let session = served.server.engine().unwrap().enter_in_turn(2);
+        let keys = [KeyRef::of(0, key.as_bytes())];
+        let mut latched = session.latch(&keys, Access::Write, NOW);
+        latched.commit(&smallvec![write], &mut Group::default()).unwrap();
+        latched.release();
+        drop(session);
+        let second = served.wait(&mut newcomer, request);
+        served.execute(1, |executor| executor.serve_waiter(&second));
+        assert!(matches!(first.take_outcome(), Some(Outcome::Served(..))));
+        assert!(!second.is_done());
+        give_up(&served.server.blocking, &second);
+    }
+}
+
+#[test]
+fn a_shutdown_that_waits_is_one_call() {
+    let served = Served::new();
+    let mut client = served.client(0);
+    for _ in 0..3 {
+        assert_eq!(served.ask(&mut client, "SHUTDOWN SAVE"), "");
+        assert!(matches!(std::mem::take(&mut client.after), After::Postpone));
+    }
+    let slot = commands::table().find(b"shutdown").unwrap().slot;
+    let calls = &served.server.stats.workers[0].commands[slot].calls;
+    assert_eq!(calls.load(std::sync::atomic::Ordering::Relaxed), 1);
 }
