@@ -185,7 +185,7 @@ fn scripts_that_promise_not_to_write_are_not_held_back_with_what_writes() {
     let mut client = served.client(0);
     let reads = "#!lua flags=no-writes\nreturn 1";
     let library = "#!lua name=own\n\
-        redis.register_function{function_name='reads', flags={'no-writes'}, callback=function() return 1 end} \
+        redis.register_function{function_name='reads', flags={'no-writes'}, callback=function()return 1 end} \
         redis.register_function('writes', function() return 2 end)";
     let mut libraries = Libraries::default();
     libraries.add(Arc::new(Library::read(library.as_bytes()).unwrap()), false).unwrap();
