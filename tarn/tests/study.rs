@@ -85,6 +85,9 @@ fn what_cannot_be_measured_is_refused() {
     assert!(told.starts_with("error: /proc"), "{told}");
     std::fs::write(results, "no results\n").unwrap();
     let told = refusal(&["--json", results]);
+    assert!(told.contains("has no results: choose another file with --json"), "{told}");
+    std::fs::write(results, "{\"experiment\":\"snapshots\"}\nno results\n").unwrap();
+    let told = refusal(&["--json", results]);
     assert!(told.contains("line 1"), "{told}");
 }
 
