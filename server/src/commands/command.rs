@@ -223,7 +223,7 @@ fn describe_keys(reply: &mut Writer<'_>, spec: &KeySpec) {
             reply.bulk(b"spec");
             numbers(reply, &[("index", index as i64)]);
         }
-        Begin::Keyword(word, from) | Begin::Option(word, from, _) => {
+        Begin::Option(word, from, _) => {
             reply.bulk(b"keyword");
             reply.bulk(b"spec");
             reply.map(2);

@@ -12,7 +12,7 @@ use crate::error::{CommandError, printable};
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse;
-use crate::execute::spec::{Begin, Find, Flags, KeySpec};
+use crate::execute::spec::{Begin, Find, FindKey, Flags, KeySpec};
 
 const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM);
 const RADIUS: Flags = STORE.with(Flags::MOVABLEKEYS);
@@ -21,9 +21,38 @@ const READ: &[KeySpec] = &[READ_KEY];
 const SEARCH: &str = "O(N+log(M)) where N is the number of elements in the cells of the map around the \
                       shape that is searched, and M the number of those within it";
 
-const fn stored(word: &'static str, from: i32) -> KeySpec {
+const RADIUS_KEYS: &[KeySpec] = &[
+    READ_KEY,
+    stored("STORE", 6, |args| target_at(args, 6, "store")),
+    stored("STOREDIST", 6, |args| target_at(args, 6, "storedist")),
+];
+const MEMBER_KEYS: &[KeySpec] = &[
+    READ_KEY,
+    stored("STORE", 5, |args| target_at(args, 5, "store")),
+    stored("STOREDIST", 5, |args| target_at(args, 5, "storedist")),
+];
+
+const fn stored(word: &'static str, from: i32, target: FindKey) -> KeySpec {
     let find = Find::Range { last: 0, step: 1, limit: 0 };
-    KeySpec { begin: Begin::Keyword(word, from), find, flags: &["OW", "update"] }
+    KeySpec { begin: Begin::Option(word, from, target), find, flags: &["OW", "update"] }
+}
+
+/// Where the key stands that the options from `first` on store at, if this word names it: the last one does,
+/// as `Search::option` reads them, and a key may have the name of a word.
+fn target_at(args: Args<'_>, first: usize, word: &str) -> Option<usize> {
+    let (mut at, mut target) = (first, None);
+    while at + 1 < args.len() {
+        let is = |option: &str| args.at(at).eq_ignore_ascii_case(option.as_bytes());
+        at += match () {
+            () if is("store") || is("storedist") => {
+                target = is(word).then_some(at + 1);
+                2
+            }
+            () if is("count") => 2,
+            () => 1,
+        };
+    }
+    target
 }
 
 /// The rows of this family.
@@ -41,13 +70,13 @@ pub(super) const COMMANDS: &[Command] = &[
         .keys(READ)
         .complexity("O(1) for each member"),
     row("georadius", -6, RADIUS, "3.2.0", "Finds members within a distance of a point.", georadius)
-        .keys(&[READ_KEY, stored("STORE", 6), stored("STOREDIST", 6)])
+        .keys(RADIUS_KEYS)
         .complexity(SEARCH),
     row("georadius_ro", -6, Flags::READONLY, "3.2.10", "As GEORADIUS, without storing.", georadius_ro)
         .keys(READ)
         .complexity(SEARCH),
     row("georadiusbymember", -5, RADIUS, "3.2.0", "Finds members around another.", georadiusbymember)
-        .keys(&[READ_KEY, stored("STORE", 5), stored("STOREDIST", 5)])
+        .keys(MEMBER_KEYS)
         .complexity(SEARCH),
     row(
         "georadiusbymember_ro",

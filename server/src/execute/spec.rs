@@ -107,9 +107,8 @@ impl BitOr for Flags {
 pub enum Begin {
     /// At this argument.
     Index(usize),
-    /// Behind this keyword, looked for from this argument on (from the end backwards if negative).
-    Keyword(&'static str, i32),
-    /// The same, but where the function says: what looks like the keyword may be the value of an option.
+    /// Behind this keyword, where the function says: what looks like the keyword may be the value of an
+    /// option. Clients are told to look for it from this argument on (from the end backwards if negative).
     Option(&'static str, i32, FindKey),
     /// Where the function says, if anywhere; clients are told that it is unknown.
     Found(FindKey),
@@ -232,19 +231,6 @@ impl KeySpec {
                 Some(index) => index,
                 None => return true,
             },
-            Begin::Keyword(word, from) => {
-                let matches =
-                    |i: &usize| args.get(*i).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
-                let found = if from < 0 {
-                    (1..(args.len() as i64 + i64::from(from) + 1).max(1) as usize).rev().find(matches)
-                } else {
-                    (from as usize..args.len()).find(matches)
-                };
-                match found {
-                    Some(index) => index + 1,
-                    None => return true,
-                }
-            }
         };
         let (first, last, step) = match self.find {
             Find::Range { last, step, limit } => {
