@@ -8,6 +8,8 @@
 //!   commit ──waiters──> commands of clients that waited for these keys
 //! ```
 
+#[cfg(test)]
+mod declared_tests;
 mod early;
 mod exec;
 mod latched;

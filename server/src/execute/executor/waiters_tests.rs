@@ -34,13 +34,13 @@ use crate::store::Store;
 const NOW: u64 = 1_000_000;
 
 /// A server of two workers at least: one is spare.
-struct Served {
+pub(super) struct Served {
     server: Services,
     _background: Background,
 }
 
 impl Served {
-    fn new() -> Served {
+    pub(super) fn new() -> Served {
         let config = Arc::new(ConfigStore::new(Config::default(), None));
         let server = Services::new(config, AcceptorHandle::new().0, commands::table().slots());
         let (engine, _background) = Engine::unlogged(server.databases, 3, Arc::new(ManualClock::new(NOW)));
@@ -52,7 +52,7 @@ impl Served {
     }
 
     /// A client of a worker.
-    fn client(&self, worker: usize) -> Client {
+    pub(super) fn client(&self, worker: usize) -> Client {
         let address = Address::Unix("test".into());
         let id = self.server.clients.next_id();
         let handle = Arc::new(ClientHandle::new(id, address.clone(), address, worker));
@@ -67,7 +67,7 @@ impl Served {
         run(&mut Executor::new(&self.server, table, worker, &mut group, &workshop, NOW))
     }
 
-    fn ask(&self, client: &mut Client, request: &str) -> String {
+    pub(super) fn ask(&self, client: &mut Client, request: &str) -> String {
         let (args, mut out) = (request.split(' ').collect::<OwnedArgs>(), Vec::new());
         self.execute(client.handle.worker, |executor| executor.run(client, args.as_args(), &mut out));
         String::from_utf8_lossy(&out).trim_end().replace("\r\n", " ")
