@@ -4,9 +4,9 @@
 //! A blocking command that finds nothing asks its connection to wait. The connection registers a [`Waiter`]
 //! in a queue for each key. A worker that commits a write which may give one of these keys something runs the
 //! command of the first waiter in its stead, with the same function, right after its own command, and hands
-//! it the reply (`executor/waiters.rs`). So
-//! clients are served in the order in which they came. One that could wait leaves what it finds to those that
-//! wait already, and joins them: they may not have been served yet.
+//! it the reply (`executor/waiters.rs`). So clients are served in the order in which they came. One that
+//! finds something leaves it to those that wait already, and joins them: they may not have been served yet.
+//! `XREADGROUP` does not yet.
 //!
 //! Order of locks: the gate, the state of a waiter, the keys that its command latches; the queues are locked
 //! last and for a moment. So a command that holds latches must not touch a waiter's state.
