@@ -27,6 +27,7 @@ mod tell;
 
 pub mod checkpoint;
 mod cli;
+mod comma_separated;
 pub mod demo;
 pub mod device;
 pub mod dialect;

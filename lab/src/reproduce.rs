@@ -22,6 +22,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::comma_separated::write_rows;
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
 use crate::machine::Machine;
@@ -130,6 +131,10 @@ const STEPS: [Step; 12] = [
     step("workers", (&["--seconds", "1"], 2), 3, false),
 ];
 
+/// The experiments that compare servers, and so take peers.
+const WITH_PEERS: [&str; 8] =
+    ["store", "vtc", "persistence", "stalls", "throughput", "memory", "durability", "recovery"];
+
 /// The options.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ReproduceArgs {
@@ -146,6 +151,10 @@ pub struct ReproduceArgs {
     /// Try again what was left out by experiments that are done, such as for want of a program.
     #[arg(long, conflicts_with = "draw")]
     again: bool,
+    /// Measure this server of Redis's protocol too, by the experiments that compare servers, as `--peer` of
+    /// `tarn lab run` does. What is done is kept: only the cells of a new peer are measured.
+    #[arg(long, value_name = "NAME[=COMMAND]", conflicts_with = "draw")]
+    peer: Vec<String>,
     /// Measure nothing: draw every report again from the results in the directory.
     #[arg(long)]
     draw: bool,
@@ -164,6 +173,19 @@ pub struct ReproduceArgs {
     /// The seed of all experiments, by default 1.
     #[arg(long)]
     seed: Option<u64>,
+}
+
+impl ReproduceArgs {
+    /// The peers that an experiment is to measure, as given.
+    fn peers_of(&self, experiment: &str) -> impl Iterator<Item = &str> {
+        let taken = if WITH_PEERS.contains(&experiment) { &self.peer[..] } else { &[] };
+        taken.iter().map(String::as_str)
+    }
+}
+
+/// The name of a peer that is given as `NAME` or `NAME=COMMAND`.
+fn name_of(peer: &str) -> String {
+    peer.split_once('=').map_or(peer, |(name, _)| name).to_owned()
 }
 
 fn experiments() -> clap::builder::PossibleValuesParser {
@@ -202,8 +224,11 @@ struct Done {
     began: String,
     ended: String,
     seconds: u64,
-    /// True if an earlier run was stopped in it: the times are those of the rest.
+    /// True if an earlier run was stopped in it, or had measured all but a peer: the times are those of the rest.
     continued: bool,
+    /// The names of the peers that are measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    peers: Vec<String>,
     /// Lines with figures.
     measurements: usize,
     /// Everything that was planned and is not measured, by name.
@@ -310,12 +335,9 @@ pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<Outcome> {
     for (place, step) in steps.iter().enumerate() {
         interrupt::check()?;
         let name = step.experiment;
-        if !args.draw && manifest.is_due(name, args.again) {
-            let todo: Vec<&Step> = steps[place..]
-                .iter()
-                .copied()
-                .filter(|own| manifest.is_due(own.experiment, args.again))
-                .collect();
+        if !args.draw && manifest.is_due(name, args) {
+            let todo: Vec<&Step> =
+                steps[place..].iter().copied().filter(|own| manifest.is_due(own.experiment, args)).collect();
             let left = pace.minutes_left(minutes(&todo, manifest.scale), minutes(&steps, manifest.scale));
             let left = HumanDuration(Duration::from_secs_f64(left * 60.0));
             tell!("\n{name} ({} of {}), about {left} left", place + 1, steps.len());
@@ -485,10 +507,14 @@ impl Manifest {
         self.done.iter().any(|own| own.experiment == experiment)
     }
 
-    /// True if an experiment is to be measured: it is not done, or `again` asks for what it has left out.
-    fn is_due(&self, experiment: &str, again: bool) -> bool {
+    /// True if an experiment is to be measured: it is not done, `again` asks for what it has left out, or it
+    /// has not measured a peer that is asked for.
+    fn is_due(&self, experiment: &str, args: &ReproduceArgs) -> bool {
         let done = self.done.iter().find(|own| own.experiment == experiment);
-        done.is_none_or(|own| again && !own.left_out.is_empty())
+        done.is_none_or(|own| {
+            args.again && !own.left_out.is_empty()
+                || args.peers_of(experiment).any(|peer| !own.peers.contains(&name_of(peer)))
+        })
     }
 
     /// Records who measures, where and from when on. What is there of steps that are done stays: another
@@ -515,6 +541,7 @@ impl Manifest {
         let mut words = vec!["run".to_owned(), name.to_owned()];
         words.extend(step.options(self.scale).iter().map(|&word| word.to_owned()));
         words.extend(["--seed".to_owned(), self.seed.to_string()]);
+        words.extend(args.peers_of(name).flat_map(|peer| ["--peer".to_owned(), peer.to_owned()]));
         let shown = format!("tarn lab {}", words.join(" "));
         let mut command = Command::new(own);
         command.args(&words).arg("--json").arg(&json).env(STEP, name);
@@ -534,7 +561,14 @@ impl Manifest {
         let ended = now();
         self.ended.clone_from(&ended);
         let times = Done { began, ended, seconds, continued, ..Done::default() };
-        let mut done = Done { experiment, command: shown, commit, ..times };
+        let before = self.done.iter().find(|own| own.experiment == name);
+        let mut peers = before.map_or(Vec::new(), |own| own.peers.clone());
+        for peer in args.peers_of(name).map(name_of) {
+            if !peers.contains(&peer) {
+                peers.push(peer);
+            }
+        }
+        let mut done = Done { experiment, command: shown, commit, peers, ..times };
         done.count(&json)?;
         pack(&json, &packed(dir, name))?;
         self.done.retain(|own| own.experiment != name);
@@ -592,65 +626,6 @@ fn pack(from: &Path, to: &Path) -> Result<()> {
     write_whole(to, &zstd::encode_all(&text[..], LEVEL).at(from)?)
 }
 
-/// Writes the results as rows of comma-separated values: a column for each fact of the machine, for each
-/// parameter, and for each figure that is a number, a word or a short list of numbers.
-fn write_rows(json: &Path, to: &Path) -> Result<()> {
-    let mut heads: Vec<String> = Vec::new();
-    let mut rows: Vec<Vec<(String, String)>> = Vec::new();
-    for line in results::text(json)?.lines() {
-        let line: Value = serde_json::from_str(line)
-            .map_err(|error| LabError::Arguments(format!("{}: {error}", json.display())))?;
-        let mut row = Vec::new();
-        for name in [
-            "case",
-            "server",
-            "version",
-            "repeat",
-            "seed",
-            "commit",
-            "unix_ms",
-            "machine",
-            "parameters",
-            "figures",
-        ] {
-            flatten(name, &line[name], &mut row);
-        }
-        for (head, _) in &row {
-            if !heads.contains(head) {
-                heads.push(head.clone());
-            }
-        }
-        rows.push(row);
-    }
-    let refused = |error: csv::Error| LabError::Arguments(format!("{}: {error}", to.display()));
-    let mut writer = csv::Writer::from_path(to).map_err(refused)?;
-    writer.write_record(&heads).map_err(refused)?;
-    for row in rows {
-        let value = |head: &String| row.iter().find(|(own, _)| own == head).map_or("", |(_, value)| value);
-        writer.write_record(heads.iter().map(value)).map_err(refused)?;
-    }
-    writer.flush().at(to)
-}
-
-/// A list that is longer is left to the file of lines.
-const LIST_MAX: usize = 20;
-
-fn flatten(name: &str, value: &Value, row: &mut Vec<(String, String)>) {
-    match value {
-        Value::Null => {}
-        Value::Object(members) => {
-            members.iter().for_each(|(own, value)| flatten(&format!("{name}.{own}"), value, row));
-        }
-        Value::Array(all) if all.len() <= LIST_MAX && all.iter().all(Value::is_number) => {
-            let all: Vec<String> = all.iter().map(Value::to_string).collect();
-            row.push((name.to_owned(), all.join(" ")));
-        }
-        Value::Array(_) => {}
-        Value::String(text) => row.push((name.to_owned(), text.clone())),
-        other => row.push((name.to_owned(), other.to_string())),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -663,6 +638,7 @@ mod tests {
             scale: None,
             only: Vec::new(),
             again: false,
+            peer: Vec::new(),
             draw: true,
             claims: None,
             against: None,
@@ -812,10 +788,21 @@ mod tests {
         assert_eq!(words, ["postgresql"]);
         let [version, commit, began, ended] = [(); 4].map(|()| String::new());
         let whole = Done { experiment: "vtc".to_owned(), ..Done::default() };
-        let (scale, machine, both) = (Scale::Quick, None, vec![done.clone(), whole]);
-        let manifest = Manifest { scale, seed: 1, version, commit, machine, began, ended, done: both };
-        let due = |again| ["vls", "vtc", "store"].map(|name| manifest.is_due(name, again));
-        assert_eq!((due(false), due(true)), ([false, false, true], [true, false, true]));
+        let peers = vec!["valkey-9".to_owned()];
+        let with_peer = Done { experiment: "persistence".to_owned(), peers, ..Done::default() };
+        let (scale, machine, all) = (Scale::Quick, None, vec![done.clone(), whole, with_peer]);
+        let manifest = Manifest { scale, seed: 1, version, commit, machine, began, ended, done: all };
+        let due = |again, peers: &[&str]| {
+            let peer = peers.iter().map(|&peer| peer.to_owned()).collect();
+            let asked = ReproduceArgs { again, peer, ..args(dir.path()) };
+            ["vls", "vtc", "store", "persistence"].map(|name| manifest.is_due(name, &asked))
+        };
+        assert_eq!(due(false, &[]), [false, false, true, false]);
+        assert_eq!(due(true, &[]), [true, false, true, false]);
+        // A peer is measured once, and only by experiments that take peers.
+        assert_eq!(due(false, &["valkey-9"]), [false, true, true, false]);
+        assert_eq!(due(false, &["valkey-9=valkey-server"]), [false, true, true, false]);
+        assert_eq!(due(false, &["valkey-9", "redis-8"]), [false, true, true, true]);
         // Where all was left out nothing is drawn, and the page of statements says why.
         fs::write(&json, out(1, "no room: 4 MB", false)).unwrap();
         pack(&json, &packed(dir.path(), "vls")).unwrap();
