@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use procfs::process::{ClearRefs, Process};
-use procfs::{Current, CurrentSI, KernelStats, Meminfo, ProcError, ProcResult};
+use procfs::{CpuTime, Current, CurrentSI, KernelStats, Meminfo, ProcError, ProcResult};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::{IoContext, LabError, Result};
@@ -86,6 +86,15 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
     Ok(of_ticks(stat.utime + stat.stime))
 }
 
+/// The same with its children: those that it has now, and those that have ended and for which it has waited.
+pub fn family_cpu_time(pid: u32) -> Result<Duration> {
+    let stat = proc(&format!("/proc/{pid}/stat"), process(pid).and_then(|own| own.stat()))?;
+    let ended = of_ticks((stat.cutime + stat.cstime).unsigned_abs());
+    // A child may end while its time is read.
+    let running: Duration = forked(pid).into_iter().filter_map(|child| cpu_time(child).ok()).sum();
+    Ok(of_ticks(stat.utime + stat.stime) + ended + running)
+}
+
 /// Memory that a new process may have without anybody's memory being taken away.
 pub fn available_bytes() -> Result<u64> {
     let name = "/proc/meminfo";
@@ -93,11 +102,17 @@ pub fn available_bytes() -> Result<u64> {
     available.ok_or_else(|| LabError::Reply(format!("{name} has no MemAvailable")))
 }
 
-/// The processor time that all processes of the machine have used so far, without interrupts. Its grain is 10
-/// ms a core.
+/// The processor time that the machine has used so far, with interrupts, and without what the host gave to
+/// others ([`stolen_time`]). Its grain is 10 ms a core.
 pub fn machine_cpu_time() -> Result<Duration> {
-    let total = proc("/proc/stat", KernelStats::current())?.total;
-    Ok(of_ticks(total.user + total.nice + total.system))
+    Ok(of_ticks(busy_ticks(&proc("/proc/stat", KernelStats::current())?.total)))
+}
+
+/// The ticks of all work. Those of interrupts are among it: the kernel counts them to the process that they
+/// interrupt, too, as the network's to that which sends.
+fn busy_ticks(time: &CpuTime) -> u64 {
+    let [irq, softirq] = [time.irq, time.softirq].map(Option::unwrap_or_default);
+    time.user + time.nice + time.system + irq + softirq
 }
 
 /// The processor time that the host gave to others while this machine wanted it, over all cores; zero where
@@ -260,15 +275,18 @@ pub fn ignores(pid: u32, signal: i32) -> bool {
     status.is_ok_and(|status| (status.sigign >> (signal - 1)) & 1 == 1)
 }
 
-/// A process and its children.
-fn family(pid: u32) -> impl Iterator<Item = u32> {
-    children(pid).into_iter().chain([pid])
+/// The same, read from its threads alone where the kernel lists them there, which takes microseconds. A child
+/// that ends meanwhile may hide another.
+pub fn forked(pid: u32) -> Vec<u32> {
+    let tasks = process(pid).and_then(|own| own.tasks()).into_iter().flatten().flatten();
+    // A thread may end meanwhile.
+    let listed = tasks.filter_map(|task| task.children().ok()).reduce(|all, own| [all, own].concat());
+    listed.unwrap_or_else(|| children(pid))
 }
 
-/// The proportional sizes of a process and of its children together.
-pub fn family_bytes(pid: u32) -> u64 {
-    // A child may end while its memory is read.
-    family(pid).filter_map(|pid| memory(pid).ok()).map(|own| own.proportional_bytes).sum()
+/// A process and its children.
+fn family(pid: u32) -> impl Iterator<Item = u32> {
+    forked(pid).into_iter().chain([pid])
 }
 
 /// The address space of a process and of its children together.
@@ -277,10 +295,27 @@ pub fn family_virtual_bytes(pid: u32) -> u64 {
     family(pid).filter_map(|pid| size(pid).ok()).sum()
 }
 
-/// The resident size of a process, without reading its page tables.
-pub fn resident_bytes(pid: u32) -> Result<u64> {
+/// The resident size of a process, and the part of it that has no file, in bytes; without reading its page
+/// tables.
+pub fn resident_bytes(pid: u32) -> Result<(u64, u64)> {
     let statm = proc(&format!("/proc/{pid}/statm"), process(pid).and_then(|own| own.statm()))?;
-    Ok(statm.resident * procfs::page_size())
+    let anonymous = statm.resident.saturating_sub(statm.shared);
+    Ok((statm.resident * procfs::page_size(), anonymous * procfs::page_size()))
+}
+
+/// The highest resident size of a process since [`forget_peak`] (`VmHWM`).
+pub fn resident_bytes_max(pid: u32) -> Result<u64> {
+    let name = format!("/proc/{pid}/status");
+    let status = proc(&name, process(pid).and_then(|own| own.status()))?;
+    let most = status.vmhwm.ok_or_else(|| LabError::Reply(format!("{name}: the process has ended")))?;
+    Ok(most * 1024)
+}
+
+/// Memory of all processes of the machine that has no file, in bytes. A page that several have counts once.
+pub fn machine_anonymous_bytes() -> Result<u64> {
+    let name = "/proc/meminfo";
+    let anonymous = proc(name, Meminfo::current())?.anon_pages;
+    anonymous.ok_or_else(|| LabError::Reply(format!("{name} has no AnonPages")))
 }
 
 /// Bytes that a process and its children have had written to the device, those of ended children too; 0 where
@@ -299,7 +334,9 @@ pub fn forget_peak(pid: u32) -> Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use std::io::Read;
+    use std::io::{Read, Write};
+
+    use procfs::FromReadSI;
 
     use signal_hook::consts::{SIGHUP, SIGTERM, SIGUSR1, SIGUSR2};
 
@@ -315,12 +352,36 @@ mod tests {
     fn a_child_is_found_and_its_memory_counts() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let own = std::process::id();
-        assert!(children(own).contains(&child.id()));
-        assert!(family_bytes(own) > memory(child.id()).unwrap().proportional_bytes);
-        assert!(resident_bytes(own).unwrap() > 100_000);
+        assert!(children(own).contains(&child.id()) && forked(own).contains(&child.id()));
+        let (resident, anonymous) = resident_bytes(own).unwrap();
+        assert!(anonymous > 100_000 && resident > anonymous);
+        assert!(machine_anonymous_bytes().unwrap() > anonymous / 2);
         assert!(family_virtual_bytes(own) > family_virtual_bytes(child.id()));
         assert!(family_virtual_bytes(child.id()) > memory(child.id()).unwrap().resident_bytes);
         child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn interrupts_are_work_of_the_machine_and_what_the_host_took_is_not() {
+        let text = "cpu  100 5 50 1000 10 3 7 9 0 0\nctxt 1\nbtime 1\nprocesses 1\n";
+        let stat = KernelStats::from_read(text.as_bytes(), &procfs::LocalSystemInfo).unwrap();
+        assert_eq!(busy_ticks(&stat.total), 100 + 5 + 50 + 3 + 7);
+    }
+
+    #[test]
+    fn the_time_of_a_child_counts_while_it_runs_and_when_it_has_ended() {
+        let count = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("({count}; read a); echo; read a")]);
+        let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        for _ in 0..2 {
+            stdout.read_exact(&mut [0]).unwrap();
+            let [own, all] = [cpu_time, family_cpu_time].map(|time| time(child.id()).unwrap());
+            assert!(all > own, "{own:?} {all:?}");
+            stdin.write_all(b"\n").unwrap();
+        }
         child.wait().unwrap();
     }
 

@@ -71,9 +71,9 @@ struct Conductor<'t> {
     acts: Vec<Act>,
 }
 
-/// Plays the script. The load is still running afterwards.
-pub(super) fn conduct(trial: &Trial, cue: &Cue, script: &Script) -> Result<Vec<Act>> {
-    let mut conductor = Conductor::new(trial, cue)?;
+/// Plays the script of a load that began then. It is still running afterwards.
+pub(super) fn conduct(trial: &Trial, cue: &Cue, script: &Script, began: Instant) -> Result<Vec<Act>> {
+    let mut conductor = Conductor::new(trial, cue, began)?;
     cue.pause(script.warmup)?;
     let operations = cue.answered().saturating_add(script.operations);
     conductor.rest(script.first, operations)?;
@@ -99,9 +99,9 @@ pub(super) fn conduct(trial: &Trial, cue: &Cue, script: &Script) -> Result<Vec<A
 }
 
 impl<'t> Conductor<'t> {
-    fn new(trial: &'t Trial, cue: &'t Cue) -> Result<Conductor<'t>> {
+    fn new(trial: &'t Trial, cue: &'t Cue, began: Instant) -> Result<Conductor<'t>> {
         let client = trial.server.client()?;
-        Ok(Conductor { trial, client, cue, began: Instant::now(), acts: Vec::new() })
+        Ok(Conductor { trial, client, cue, began, acts: Vec::new() })
     }
 
     fn rest(&mut self, time: Duration, operations: u64) -> Result<()> {
@@ -216,7 +216,7 @@ fn wait_for_a_new_second(client: &mut Client) -> Result<i64> {
 /// Takes a checkpoint of a server that has nothing else to do.
 pub fn checkpoint_alone(trial: &Trial) -> Result<Taken> {
     let cue = Cue::default();
-    let mut conductor = Conductor::new(trial, &cue)?;
+    let mut conductor = Conductor::new(trial, &cue, Instant::now())?;
     if conductor.checkpoint()?.is_none() {
         return Err(trial.failed("the checkpoint does not end", None));
     }

@@ -1,7 +1,7 @@
 //! Runs a load while checkpoints are taken, and splits its measurements by them.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -53,9 +53,10 @@ pub struct Course {
     pub peak: Peak,
     /// Processor time of the generator, by elapsed time.
     pub generator_busy: f64,
-    /// Of the server, without a child.
+    /// Of the server and its child. In lines before 2026-11-30 the child is among the others.
     pub server_busy: f64,
-    /// Of all others, a child of the server among them.
+    /// Of all others, and of interrupts of nobody. It has the error of the kernel's ticks, and may be below
+    /// 0.
     pub others_busy: f64,
     /// True if the generator had priority on its core.
     pub generator_preferred: bool,
@@ -65,12 +66,27 @@ pub struct Course {
 
 /// Runs a load while checkpoints are taken as the script says, on the generator's core.
 pub fn play(setting: &Setting, trial: &Trial, group: Group, script: &Script, memory: bool) -> Result<Course> {
-    let watch = |is_over: &_| if memory { memory::watch(trial, is_over) } else { Ok(Peak::default()) };
-    let conduct = |cue: &Cue| beside(watch, || conduct(trial, cue, script));
+    let conduct = |cue: &Cue| {
+        let began = Instant::now();
+        let watch = |is_over: &_| match memory {
+            true => memory::watch(trial, cue, began, is_over).map(Some),
+            false => Ok(None),
+        };
+        beside(watch, || conduct(trial, cue, script, began))
+    };
     let conducted = conduct_load(setting, &trial.server, group, conduct)?;
-    let (peak, acts) = conducted.told;
-    let course = course(&conducted.result, &acts?, conducted.ledger.as_ref());
-    Ok(Course { peak: peak?, generator_preferred: conducted.generator_preferred, ..course })
+    let (watched, acts) = conducted.told;
+    let acts = acts?;
+    let course = course(&conducted.result, &acts, conducted.ledger.as_ref());
+    let checkpoints = acts.iter().filter(|act| act.taken.is_some()).map(|act| act.phase);
+    let peak = match watched? {
+        Some((peak, seen)) if trial.forks => peak.judge(&seen, checkpoints),
+        watched => watched.map(|(peak, _)| peak).unwrap_or_default(),
+    };
+    if !peak.is_known() {
+        tell!("memory is not known: the child of a checkpoint lived too short");
+    }
+    Ok(Course { peak, generator_preferred: conducted.generator_preferred, ..course })
 }
 
 /// A load that another thread told its phases.

@@ -47,6 +47,10 @@ pub struct Taken {
     pub seconds: f64,
     /// The server's time for the cut: opening a view, or the call of `fork`; in microseconds.
     pub cut_us: Option<f64>,
+    /// Memory that its child did not share with the server at its end, in bytes, as the server tells: a check
+    /// of the measured one. `None` of a server that does not fork, or does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copied_bytes: Option<u64>,
     /// Bytes of the files in the data directory afterwards.
     pub file_bytes: u64,
     /// Its start, in milliseconds since the start of the load.
@@ -114,7 +118,12 @@ impl Trial {
             Some((section, name)) => Info::read(client, section)?.number(name),
             None => None,
         };
-        Ok(Taken { cut_us, file_bytes: device::data_files(&self.dirs).1, ..Taken::default() })
+        let copied = match self.ask {
+            Some(Ask::Rewrite) => "aof_last_cow_size",
+            _ => "rdb_last_cow_size",
+        };
+        let copied_bytes = if self.forks { Info::read(client, "persistence")?.number(copied) } else { None };
+        Ok(Taken { cut_us, copied_bytes, file_bytes: device::data_files(&self.dirs).1, ..Taken::default() })
     }
 
     /// The error of a checkpoint, with the reason that the server tells, or else its last words, on one line.

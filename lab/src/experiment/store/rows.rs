@@ -105,7 +105,7 @@ fn of_cell(results: &ResultsOf<Store>, cell: &Cell, figures: &Figures) -> Vec<Ro
         "label": label,
         "what": cell.data.to_string(),
         "variant": name,
-        "extra": figures.course.peak.most.saturating_sub(figures.course.peak.before),
+        "extra": figures.course.peak.most.map(|most| most.saturating_sub(figures.course.peak.before)),
         "fork_s": whose.and_then(dump),
         "whose": whose.map(Variant::name),
     });

@@ -354,9 +354,11 @@ impl Figures {
         moments.map(point).collect()
     }
 
-    /// Resident bytes just before a checkpoint and the most during it, of the one that added most.
+    /// Bytes just before a checkpoint and the most during it, of the one that added most; `None` if it is not
+    /// known.
     pub fn extra_bytes(&self) -> Option<(u64, u64)> {
-        let timeline = &self.course.peak.timeline;
+        let peak = &self.course.peak;
+        let timeline = if peak.is_known() { &peak.timeline[..] } else { &[] };
         let around = |taken: &Taken| {
             let to_ms = taken.from_ms + taken.seconds * 1e3;
             let before = timeline.iter().rev().find(|(at, _)| f64::from(*at) < taken.from_ms)?.1;

@@ -180,7 +180,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::checkpoint::{Course, Taken};
+    use crate::checkpoint::{Course, Peak, Taken};
     use crate::experiment::contract;
     use crate::load::KeyChoice;
     use crate::ycsb::Requests;
@@ -220,8 +220,9 @@ mod tests {
         assert!(!rows[0].contains_key("course") && rows[0]["cut_off"].is_null());
         // One that went on is judged.
         let taken = vec![Taken { seconds: 1.0, ..Taken::default() }];
-        let says =
-            statement(&Figures { course: Course { taken, ..Course::default() }, ..Figures::default() });
+        let peak = Peak { most: Some(0), ..Peak::default() };
+        let course = Course { taken, peak, ..Course::default() };
+        let says = statement(&Figures { course, ..Figures::default() });
         assert!(says.contains("does not hold"), "{says}");
     }
 }
