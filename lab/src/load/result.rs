@@ -40,10 +40,11 @@ pub struct LoadResult {
     /// The processor time that the generator used, over the measured time: near 1 means that it was the
     /// limit.
     pub generator_busy: f64,
-    /// The processor time that the watched process used, over the measured time; 0 if none was watched.
+    /// The processor time that the watched process and its children used, over the measured time; 0 if none
+    /// was watched.
     pub server_busy: f64,
-    /// The processor time of all other processes, over the measured time: much above 0 means that somebody
-    /// disturbed the measurement.
+    /// The processor time of all others, over the measured time: much above 0 means that somebody disturbed
+    /// the measurement. It has the error of the kernel's ticks, and may be below 0.
     pub others_busy: f64,
     /// The counts of the tallied requests, if there were any, in the warm-up too.
     pub tally: Tally,

@@ -146,9 +146,19 @@ struct Usage {
 
 impl Usage {
     fn now(watched: Option<u32>) -> Result<Usage> {
-        let server = watched.map(process::cpu_time).transpose()?.unwrap_or_default();
+        let server = watched.map(process::family_cpu_time).transpose()?.unwrap_or_default();
         let machine = process::machine_cpu_time()?;
         Ok(Usage { at: Instant::now(), generator: process::thread_cpu_time(), server, machine })
+    }
+
+    /// The processor time by elapsed time of the generator, of the server, and of all others, which has the
+    /// errors of both: it may be below 0. The time of a server that was killed is 0.
+    fn busy_since(&self, from: &Usage) -> (f64, f64, f64) {
+        let seconds = (self.at - from.at).as_secs_f64().max(1e-9);
+        let generator = (self.generator - from.generator).as_secs_f64();
+        let server = self.server.saturating_sub(from.server).as_secs_f64();
+        let machine = self.machine.saturating_sub(from.machine).as_secs_f64();
+        (generator / seconds, server / seconds, (machine - server - generator) / seconds)
     }
 }
 
@@ -389,14 +399,13 @@ impl Runner {
                 latency_ns: worker.latency_ns,
             }
         });
-        let generator = (to.generator - from.generator).as_secs_f64();
-        let server = to.server.saturating_sub(from.server).as_secs_f64();
+        let (generator_busy, server_busy, others_busy) = to.busy_since(from);
         Ok(LoadResult {
             elapsed,
             groups: groups.collect(),
-            generator_busy: generator / seconds,
-            server_busy: server / seconds,
-            others_busy: ((to.machine - from.machine).as_secs_f64() - server - generator).max(0.0) / seconds,
+            generator_busy,
+            server_busy,
+            others_busy,
             tally: self.tally,
             watched: self.watch.map(|watch| watch.finish(now_ns)).unwrap_or_default(),
         })
@@ -414,4 +423,27 @@ fn note_sent(tally: &mut Tally, connection: &mut Connection, key: Option<u64>) {
         tally.sent[key as usize] += 1;
     }
     connection.named.push_back(key.map(|key| key as u32));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn less_time_of_the_machine_than_of_its_processes_is_not_hidden() {
+        let from = Usage {
+            at: Instant::now(),
+            generator: Duration::from_secs(1),
+            server: Duration::from_secs(10),
+            machine: Duration::from_secs(100),
+        };
+        let to = |machine| Usage {
+            at: from.at + Duration::from_secs(2),
+            generator: Duration::from_secs(2),
+            server: Duration::from_secs(12),
+            machine: Duration::from_secs(machine),
+        };
+        assert_eq!(to(105).busy_since(&from), (0.5, 1.0, 1.0));
+        assert_eq!(to(102).busy_since(&from), (0.5, 1.0, -0.5));
+    }
 }

@@ -199,8 +199,8 @@ fn restart(kind: &Kind, trial: &Trial) -> Result<Value> {
     let machine_before = process::machine_cpu_time()?;
     let mut server = plan.launch()?;
     let ready_s = server.wait_until_ready(PATIENCE)?.as_secs_f64();
-    let server_time = server.cpu_time()?;
-    let machine_time = process::machine_cpu_time()? - machine_before;
+    let server_time = server.cpu_time()?.as_secs_f64();
+    let machine_time = process::machine_cpu_time()?.saturating_sub(machine_before).as_secs_f64();
     check(&server, kind)?;
     server.stop()?;
     Ok(json!({
@@ -208,8 +208,8 @@ fn restart(kind: &Kind, trial: &Trial) -> Result<Value> {
         "log_bytes": log_bytes, "log_bytes_per_s": log_bytes as f64 / ready_s,
         "device_bytes_per_s": device_bytes_per_s,
         // Processor time over elapsed time: 2 means two cores busy all the time. Then that of all others.
-        "cores_busy": server_time.as_secs_f64() / ready_s,
-        "others_busy": machine_time.saturating_sub(server_time).as_secs_f64() / ready_s,
+        "cores_busy": server_time / ready_s,
+        "others_busy": (machine_time - server_time) / ready_s,
         "forgotten": forgotten,
     }))
 }
