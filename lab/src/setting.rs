@@ -264,17 +264,28 @@ impl Setting {
         Ok((plan, dir))
     }
 
+    /// The server's cores without the generator's; all of them if none is left.
+    pub fn cores_apart(&self) -> Vec<usize> {
+        let apart: Vec<usize> = self.apart(&self.server_cores).collect();
+        if apart.is_empty() { self.server_cores.clone() } else { apart }
+    }
+
+    /// Those of some cores that are not the generator's.
+    fn apart(&self, cores: &[usize]) -> impl Iterator<Item = usize> {
+        cores.iter().copied().filter(|core| !self.load_cores.contains(core))
+    }
+
     /// Makes a server that may use the generator's core serve on the others. Threads that take its
     /// checkpoints may use all cores. But where a generator with priority shared the core of serving threads,
     /// each reply that is sent would take the core from it.
     pub fn keep_off_the_generator(&self, plan: &mut Plan) {
-        let list = |cores: Vec<&usize>| cores.into_iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-        let serving: Vec<_> = plan.cores.iter().filter(|&core| !self.load_cores.contains(core)).collect();
+        let list = |cores: &[usize]| cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        let serving: Vec<usize> = self.apart(&plan.cores).collect();
         if !serving.is_empty() && plan.subject.dialect != Dialect::Redis {
             // It cannot tell its threads apart.
-            plan.cores = serving.into_iter().copied().collect();
+            plan.cores = serving;
         } else if !serving.is_empty() {
-            let (serving, all) = (list(serving), list(plan.cores.iter().collect()));
+            let (serving, all) = (list(&serving), list(&plan.cores));
             plan.directives.extend([("server_cpulist", serving), ("bgsave_cpulist", all)]);
         }
     }
@@ -409,10 +420,27 @@ mod tests {
 
     use super::*;
 
+    fn options() -> Options {
+        let command = Options::augment_args(clap::Command::new("memory")).get_matches_from(["memory"]);
+        Options::from_arg_matches(&command).expect("there are defaults")
+    }
+
+    #[test]
+    fn a_thread_apart_does_not_share_the_generators_core() {
+        let setting = Setting::of(Vec::new(), options()).expect("there is a directory");
+        let of = |server: &[usize], load| {
+            let (server_cores, load_cores) = (server.to_vec(), vec![load]);
+            Setting { server_cores, load_cores, ..setting.clone() }.cores_apart()
+        };
+        assert_eq!(of(&[0, 1, 2], 2), [0, 1]);
+        assert_eq!(of(&[0, 1], 3), [0, 1]);
+        // A machine of one core.
+        assert_eq!(of(&[0], 0), [0]);
+    }
+
     #[test]
     fn a_log_that_a_server_does_not_have_is_left_out() {
-        let command = Options::augment_args(clap::Command::new("memory")).get_matches_from(["memory"]);
-        let options = Options::from_arg_matches(&command).expect("there are defaults");
+        let options = options();
         let peer = PeerName::from("tarantool").ok();
         let name = "tarantool".to_owned();
         let own = Subject::new(Product::RedisServer, "/bin/sh".as_ref());

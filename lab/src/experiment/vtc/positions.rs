@@ -161,14 +161,14 @@ impl<P: Positions + Sync> Course<'_, P> {
         durable.ok_or_else(|| LabError::Reply("the log does not become durable".to_owned()))
     }
 
-    /// Works while the writer writes on a core of its own.
+    /// Works while the writer writes, away from the compactor and from those that flush.
     fn beside<W>(&mut self, pace: Pace, work: impl FnOnce() -> Result<W>) -> Result<(W, Stretch)> {
         let (written, worked) = beside(|is_over| self.write(pace, is_over), work);
         Ok((worked?, written?))
     }
 
     fn write(&mut self, pace: Pace, is_over: &AtomicBool) -> Result<Stretch> {
-        let _pinned = Pinned::to(&self.setting.server_cores)?;
+        let _pinned = Pinned::to(&self.setting.cores_apart())?;
         process::prefer_thread();
         let mut times_ns = Histogram::<u64>::new(3).expect("three digits are possible");
         let (mut requests, mut longest) = (0_u64, Duration::ZERO);
