@@ -1,7 +1,7 @@
 //! The output of an experiment: one JSON line a run, a readable table, and for each goal whether it was met.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,6 +23,9 @@ pub const NOTE: &str = "note";
 
 /// The case of a line that names something that was left out.
 pub const LEFT_OUT: &str = "left-out";
+
+/// Bytes of a line of results at most: those with a trace of each tick have some megabytes.
+const LINE_BYTES_MAX: u64 = 64 << 20;
 
 /// Something that was planned and not measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -175,11 +178,20 @@ pub(crate) fn whole(text: &[u8]) -> &[u8] {
     if is_cut { &text[..end] } else { text }
 }
 
-/// True for the text of a file of results: it is empty, or its first line names an experiment.
-fn is_of_results(text: &[u8]) -> bool {
-    let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+/// The first line of a file, with its newline if it has one. Of one that is longer than any of ours, the
+/// first bytes: whose it is, is not known yet.
+pub(crate) fn first_line(file: impl Read) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    BufReader::new(file).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+    Ok(line)
+}
+
+/// True for the first line of a file of results: there is none, it is cut, or it names an experiment.
+fn is_of_results(first: &[u8]) -> bool {
     let names = |line: Value| line["experiment"].is_string();
-    text.is_empty() || serde_json::from_slice(first).is_ok_and(names)
+    let whole = whole(first);
+    first.len() < LINE_BYTES_MAX as usize
+        && (whole.is_empty() || serde_json::from_slice(whole).is_ok_and(names))
 }
 
 /// Where lines go.
@@ -207,12 +219,12 @@ impl Lines {
             return Ok(Lines::File(file, path.to_owned()));
         }
         lock(&file, path)?;
-        let text = std::fs::read(path).at(path)?;
-        let whole = whole(&text);
-        if !is_of_results(whole) {
+        if !is_of_results(&first_line(File::open(path).at(path)?).at(path)?) {
             let why = format!("{} has no results: choose another file with --json", path.display());
             return Err(LabError::Arguments(why));
         }
+        let text = std::fs::read(path).at(path)?;
+        let whole = whole(&text);
         if whole.len() < text.len() {
             tell!("{}: its last line is cut, and is taken away", path.display());
             file.set_len(whole.len() as u64).at(path)?;
@@ -542,6 +554,21 @@ mod tests {
         std::fs::write(&path, "{\"experi").expect("there is room");
         let report = Report::new("machine", 1, dir.path(), Some(&path));
         assert!(report.is_ok() && std::fs::read(&path).is_ok_and(|text| text.is_empty()));
+    }
+
+    #[test]
+    fn of_a_file_of_anything_else_no_more_than_a_line_is_read() {
+        let dir = tempfile::tempdir().expect("there is room");
+        let path = dir.path().join("image");
+        // More than there is memory, with a first line and without one.
+        for text in ["one\n", "{\"experi", ""] {
+            std::fs::write(&path, text).expect("there is room");
+            let file = OpenOptions::new().append(true).open(&path).expect("it is there");
+            file.set_len(1 << 43).expect("it takes no room");
+            let refused = Report::new("machine", 1, dir.path(), Some(&path)).err().expect("it is refused");
+            assert!(refused.to_string().contains("image has no results"), "{refused}");
+            assert!(file.metadata().is_ok_and(|own| own.len() == 1 << 43));
+        }
     }
 
     #[test]
