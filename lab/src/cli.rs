@@ -19,7 +19,7 @@ use crate::process;
 use crate::published;
 use crate::report::{Report, table};
 use crate::reproduce::{self, Pages, ReproduceArgs};
-use crate::results::unpacked;
+use crate::results::{is_same_file, unpacked};
 use crate::setting::{Options, Setting};
 use crate::snapshots;
 
@@ -213,6 +213,10 @@ struct ReportOptions {
 fn draw<E: Experiment>(own: &ReportOptions) -> Result<()> {
     let json = own.json.clone().unwrap_or_else(|| results_of(E::NAME));
     let out = own.out.clone().unwrap_or_else(|| page_beside(&json));
+    if is_same_file(&json, &out) {
+        let why = format!("{} has the results themselves: choose another file with --out", out.display());
+        return Err(LabError::Arguments(why));
+    }
     contract::draw::<E>(&json, &out, Wanted { quick: own.quick, full: own.full })
 }
 
@@ -424,6 +428,26 @@ mod tests {
             let option = words.split(' ').next().unwrap_or_default();
             assert_eq!(refused, format!("workers measures no server: it has no {option}"));
         }
+    }
+
+    #[test]
+    fn a_report_does_not_replace_its_results() {
+        let dir = tempfile::tempdir().expect("there is room");
+        let (json, link) = (dir.path().join("workers.html"), dir.path().join("link.html"));
+        let text = include_str!("../tests/results/workers.jsonl");
+        std::fs::write(&json, text).expect("there is room");
+        std::os::unix::fs::symlink(&json, &link).expect("there are links");
+        let words = |out: Option<&Path>| {
+            let all = ["tarn-lab", "report", "workers", "--json"].map(Into::into).to_vec();
+            let out = out.into_iter().flat_map(|out| ["--out".into(), out.as_os_str().to_owned()]);
+            all.into_iter().chain([json.as_os_str().to_owned()]).chain(out).collect::<Vec<_>>()
+        };
+        for out in [None, Some(&*json), Some(&*link)] {
+            let refused = execute(LabCli::parse_from(words(out))).expect_err("it is refused").to_string();
+            assert!(refused.ends_with("has the results themselves: choose another file with --out"));
+            assert_eq!(std::fs::read_to_string(&json).expect("it is there"), text);
+        }
+        execute(LabCli::parse_from(words(Some(&dir.path().join("other.html"))))).expect("it is drawn");
     }
 
     #[test]

@@ -62,6 +62,11 @@ pub(crate) fn unpacked(path: &Path) -> PathBuf {
     if is_packed(path) { path.with_extension("") } else { path.to_owned() }
 }
 
+/// True if two names are those of one file that is there.
+pub(crate) fn is_same_file(first: &Path, second: &Path) -> bool {
+    first.canonicalize().is_ok_and(|first| second.canonicalize().is_ok_and(|second| first == second))
+}
+
 /// The words by which parts of a line may have been left out before: its server; its case there, at any
 /// pipeline, or with a log; other stores that it has figures of.
 fn names_of(line: &serde_json::Value) -> Vec<String> {

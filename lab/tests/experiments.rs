@@ -49,7 +49,7 @@ fn runs_of(experiment: &str, more: &[&str]) -> Vec<Value> {
     let leftovers: Vec<_> = std::fs::read_dir(dir.path())
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| *path != json && *path != json.with_extension("csv"))
+        .filter(|path| *path != json && *path != json.with_extension("series.csv"))
         .collect();
     assert!(leftovers.is_empty(), "{leftovers:?}");
     assert!(runs.iter().all(|run| run["seed"] == 7 && run["experiment"] == experiment));

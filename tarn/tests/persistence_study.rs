@@ -61,7 +61,7 @@ fn every_model_is_loaded_and_started_from_and_not_measured_twice() {
     let (compacted, whole) = (bytes("log-periodical", true), bytes("log-periodical", false));
     assert!(compacted < whole, "{compacted} bytes are not fewer than {whole}");
     assert!(bytes("snapshot", false) > 2_000_000);
-    let series = std::fs::read_to_string(results.with_extension("csv")).unwrap();
+    let series = std::fs::read_to_string(results.with_extension("series.csv")).unwrap();
     assert!(
         series.starts_with("part,server,model") && series.contains("\nload,tarn,no-save,false,1,2000,ample,")
     );
@@ -85,7 +85,7 @@ fn every_model_is_loaded_and_started_from_and_not_measured_twice() {
     let mut left: Vec<_> =
         std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, ["persistence.csv", "persistence.html"]);
+    assert_eq!(left, ["persistence.html", "persistence.series.csv"]);
 }
 
 #[test]

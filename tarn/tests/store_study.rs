@@ -48,7 +48,7 @@ fn checkpoints_are_taken_under_load_and_not_measured_twice() {
             other => panic!("{other}"),
         }
     }
-    let series = std::fs::read_to_string(results.with_extension("csv")).unwrap();
+    let series = std::fs::read_to_string(results.with_extension("series.csv")).unwrap();
     assert!(
         series.starts_with("part,variant,pace")
             && series.contains("\nlatency,tarn-full,quiet,records,1000,50,")
@@ -77,7 +77,7 @@ fn checkpoints_are_taken_under_load_and_not_measured_twice() {
     let mut left: Vec<_> =
         std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, ["store.csv", "store.html"]);
+    assert_eq!(left, ["store.html", "store.series.csv"]);
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn checkpoints_of_every_kind_are_taken_and_not_measured_twice() {
     }
     let variants: Vec<_> = of(&lines, "latency").into_iter().map(|(variant, _)| variant).collect();
     assert!(["off", "none", "vtc", "vtc-fast", "snapshot"].iter().all(|own| variants.contains(own)));
-    let series = std::fs::read_to_string(results.with_extension("csv")).unwrap();
+    let series = std::fs::read_to_string(results.with_extension("series.csv")).unwrap();
     assert!(series.starts_with("part,variant,records") && series.contains("resident_bytes"));
 
     let told = run(&results, &["--only", "checkpoints,alone,latency"]);
@@ -74,7 +74,7 @@ fn checkpoints_of_every_kind_are_taken_and_not_measured_twice() {
     let mut left: Vec<_> =
         std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, ["vtc.csv", "vtc.html"]);
+    assert_eq!(left, ["vtc.html", "vtc.series.csv"]);
 }
 
 #[test]

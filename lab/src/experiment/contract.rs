@@ -7,7 +7,6 @@
 //! ```
 
 use std::fmt::{self, Display};
-use std::io::Write;
 use std::path::Path;
 
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
@@ -15,7 +14,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::error::{IoContext, LabError, Result};
+use super::series;
+use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::page::{self, Facts, Judged, List, Page, Remark, Row, Rows};
 use crate::process;
@@ -90,6 +90,8 @@ pub trait Experiment {
     /// True if a run continues its file of results, a line for each cell. False if `measure` writes lines of
     /// its own, one for each repeat, and shows its own progress.
     const CONTINUES: bool = true;
+    /// The heads of its time series, comma-separated; nothing if it has none.
+    const SERIES: &'static str = "";
     /// True if it measures any servers that it is given, not variants of its own.
     const HAS_PEERS: bool = !Self::CONTINUES;
     /// False if it starts no server, and so has no options about servers.
@@ -125,9 +127,9 @@ pub trait Experiment {
     /// Measures a cell. `None` if it has written its own lines.
     fn measure(&mut self, cell: &Self::Cell, report: &mut Report) -> Result<Option<Measured<Self::Figures>>>;
 
-    /// The time series of a cell as lines of comma-separated values, with their heads.
-    fn series(_cell: &Self::Cell, _figures: &Self::Figures) -> Option<(&'static str, Vec<String>)> {
-        None
+    /// The time series of a cell, as lines of comma-separated values.
+    fn series(_cell: &Self::Cell, _figures: &Self::Figures) -> Vec<String> {
+        Vec::new()
     }
 
     /// The measurements as rows. Expressions in the list of figures are about these.
@@ -258,6 +260,9 @@ pub fn run<E: Experiment>(
 ) -> Result<usize> {
     let results =
         path.filter(|_| E::CONTINUES).map(|path| ResultsOf::<E>::read(path, E::NAME)).transpose()?;
+    if let Some(path) = path.filter(|_| E::CONTINUES && !E::SERIES.is_empty()) {
+        series::check(path, E::SERIES)?;
+    }
     let mut todo: Vec<E::Cell> = Vec::new();
     for cell in experiment.plan()? {
         let figures = results.as_ref().and_then(|results| results.find(&cell));
@@ -351,21 +356,11 @@ fn tell<E: Experiment>(
     report: &mut Report,
 ) -> Result<()> {
     let Some(Measured { server, version, figures }) = measured else { return Ok(()) };
-    if let (Some(path), Some((heads, rows))) = (path, E::series(cell, &figures)) {
-        append_series(&path.with_extension("csv"), heads, &rows)?;
+    if let Some(path) = path.filter(|_| !E::SERIES.is_empty()) {
+        series::append(path, E::SERIES, &E::series(cell, &figures))?;
     }
     let (case, parameters, figures) = (&cell.to_string(), json!(cell), json!(figures));
     report.run(Run { case, server: &server, version: &version, repeat: 1, parameters, figures })
-}
-
-/// Appends rows to a table of comma-separated values, which begins with its heads.
-fn append_series(path: &Path, heads: &str, rows: &[String]) -> Result<()> {
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(path).at(path)?;
-    let is_new = file.metadata().at(path)?.len() == 0;
-    let mut file = std::io::BufWriter::new(file);
-    let heads = is_new.then_some(heads).into_iter();
-    let mut lines = heads.chain(rows.iter().map(String::as_str));
-    lines.try_for_each(|line| writeln!(file, "{line}")).and_then(|()| file.flush()).at(path)
 }
 
 /// Draws the report of a file of results. Without a wish, the newest result decides on the scale.

@@ -8,6 +8,7 @@ pub mod memory;
 pub mod persistence;
 pub mod ratios;
 pub mod recovery;
+mod series;
 pub mod stalls;
 pub mod store;
 pub mod throughput;
@@ -15,5 +16,7 @@ pub mod vls;
 pub mod vtc;
 pub mod workers;
 pub mod ycsb_control;
+
+pub(crate) use series::path_beside;
 
 pub use contract::{Cell, Experiment, LineOf, Measured, ResultsOf, Wanted, leave_out, row, scale_fact};

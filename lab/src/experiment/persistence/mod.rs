@@ -72,6 +72,10 @@ impl Experiment for Persistence {
     const QUESTION: &'static str = "What does each model of persistence cost, and how long does a start take \
         from what it left? (parts: load, recovery, compression, inserts, cold, fsync)";
     const FIGURES: &'static str = include_str!("../../../figures/persistence.toml");
+    const SERIES: &'static str = "part,server,model,shortens,threads,records,memory,s,requests_per_s,user,\
+        system,iowait,stolen,process_user,process_system,process_iowait,machine_used,machine_swapped,\
+        machine_faults_per_s,resident,swapped,faults_per_s,written,cores_busy,\
+        ratio,short_by,compressed,values,cores_iowait";
     const HAS_PEERS: bool = true;
     type Cell = Cell;
     type Figures = Figures;
@@ -97,11 +101,7 @@ impl Experiment for Persistence {
         if cell.limit().is_some() { measured.map_err(LabError::of_cell) } else { measured }
     }
 
-    fn series(cell: &Cell, figures: &Figures) -> Option<(&'static str, Vec<String>)> {
-        let heads = "part,server,model,shortens,threads,records,memory,s,requests_per_s,user,system,iowait,\
-            stolen,process_user,process_system,process_iowait,machine_used,machine_swapped,\
-            machine_faults_per_s,resident,swapped,faults_per_s,written,cores_busy,\
-            ratio,short_by,compressed,values,cores_iowait";
+    fn series(cell: &Cell, figures: &Figures) -> Vec<String> {
         let Cell { part, model, shortens, threads, records, memory, .. } = cell;
         let (part, server, model, memory) = (part.name(), cell.server(), model.name(), memory.name());
         let limit = cell.limit();
@@ -129,7 +129,7 @@ impl Experiment for Persistence {
                  {resident},{swapped},{faults:.1},{written},{cores},{last},{waiting}"
             )
         });
-        Some((heads, rows.collect()))
+        rows.collect()
     }
 
     fn rows(results: &ResultsOf<Self>, wanted: Wanted) -> Vec<Row> {

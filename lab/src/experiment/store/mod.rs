@@ -109,6 +109,8 @@ impl Experiment for Store {
     const QUESTION: &'static str = "What does a checkpoint of the store cost those who use it meanwhile? \
         (parts: saturated, latency, figures, overwrite, time, giants)";
     const FIGURES: &'static str = include_str!("../../../figures/store.toml");
+    const SERIES: &'static str =
+        "part,variant,pace,data,count,update_percent,ms,requests,latency_us_max,late_us_max";
     const HAS_PEERS: bool = true;
     type Cell = Cell;
     type Figures = Figures;
@@ -171,8 +173,7 @@ impl Experiment for Store {
         }
     }
 
-    fn series(cell: &Cell, figures: &Figures) -> Option<(&'static str, Vec<String>)> {
-        let heads = "part,variant,pace,data,count,update_percent,ms,requests,latency_us_max,late_us_max";
+    fn series(cell: &Cell, figures: &Figures) -> Vec<String> {
         let Cell { part, pace, data: Data { kind, count }, update_percent, .. } = cell;
         let (part, variant, pace) = (part.name(), cell.name(), pace.name());
         let kind = kind.name();
@@ -180,7 +181,7 @@ impl Experiment for Store {
         let row = |(ms, requests, latency, late): &(u32, u32, f32, f32)| {
             format!("{cell},{ms},{requests},{latency:.1},{late:.1}")
         };
-        Some((heads, figures.course.timeline.iter().map(row).collect()))
+        figures.course.timeline.iter().map(row).collect()
     }
 
     fn rows(results: &ResultsOf<Self>, wanted: Wanted) -> Vec<Row> {

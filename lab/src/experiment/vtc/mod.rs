@@ -73,6 +73,7 @@ impl Experiment for Vtc {
         log that is rewritten? (parts: checkpoints, short, alone, latency, files, writes, \
         positions)";
     const FIGURES: &'static str = include_str!("../../../figures/vtc.toml");
+    const SERIES: &'static str = "part,variant,records,update_percent,access,ms,what,value,ratio";
     const HAS_PEERS: bool = true;
     type Cell = Cell;
     type Figures = Figures;
@@ -105,8 +106,7 @@ impl Experiment for Vtc {
         if cell.shortage.is_some() { measured.map_err(LabError::of_cell) } else { measured }
     }
 
-    fn series(cell: &Cell, figures: &Figures) -> Option<(&'static str, Vec<String>)> {
-        let heads = "part,variant,records,update_percent,access,ms,what,value,ratio";
+    fn series(cell: &Cell, figures: &Figures) -> Vec<String> {
         let ratio = cell.shortage.map_or(String::new(), |own| own.ratio().to_string());
         let Cell { part, records, update_percent, access, .. } = cell;
         let (part, variant, access) = (part.name(), cell.name(), access.name());
@@ -121,7 +121,7 @@ impl Experiment for Vtc {
         let log = figures.writes.log.iter().flat_map(|(ms, all, needed)| {
             [format!("{cell},{ms},log_bytes,{all}"), format!("{cell},{ms},log_needed_bytes,{needed}")]
         });
-        Some((heads, requests.chain(memory).chain(log).map(|row| format!("{row},{ratio}")).collect()))
+        requests.chain(memory).chain(log).map(|row| format!("{row},{ratio}")).collect()
     }
 
     fn rows_of(cell: &Cell, figures: &Figures) -> Vec<Row> {
