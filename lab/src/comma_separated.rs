@@ -9,7 +9,7 @@ use crate::results;
 
 /// Writes the results as rows of comma-separated values: a column for each fact of the machine, for each
 /// parameter, and for each figure that is a number, a word or a short list of numbers.
-pub fn write_rows(json: &Path, to: &Path) -> Result<()> {
+pub(crate) fn write_rows(json: &Path, to: &Path) -> Result<()> {
     let mut heads: Vec<String> = Vec::new();
     let mut rows: Vec<Vec<(String, String)>> = Vec::new();
     for line in results::text(json)?.lines() {

@@ -9,6 +9,9 @@
 //! A step runs in a process of its own. `manifest.json` has the scale, the seed, the machine, and of each
 //! step that is done its command, its times, and everything that it left out.
 
+mod begun;
+mod steps;
+
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -22,8 +25,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::steps::Scale;
+use self::steps::{STEPS, Step, WITH_PEERS};
 use crate::comma_separated::write_rows;
 use crate::error::{IoContext, LabError, Result};
+use crate::experiment::path_beside;
 use crate::interrupt;
 use crate::machine::Machine;
 use crate::page::{cells, write_whole};
@@ -59,81 +65,6 @@ const PACE_SHARE: f64 = 0.25;
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The level of compression: results are written once.
 const LEVEL: i32 = 19;
-
-named! {
-    /// The size of all experiments together.
-    pub enum Scale {
-        /// Each with `--quick`: for a look; the figures mean little.
-        Quick = "quick",
-        /// Smaller and shorter than by default, for a machine of two cores and 24 GB.
-        Small = "small",
-        /// Each as it is without options.
-        Default = "default",
-        /// Each with `--full`, where it has that: the papers' sizes.
-        Full = "full",
-    }
-}
-
-/// An experiment and its options at each scale, with the minutes that it takes on two cores, about.
-struct Step {
-    experiment: &'static str,
-    small: (&'static [&'static str], u32),
-    minutes: u32,
-    has_full: bool,
-}
-
-impl Step {
-    fn options(&self, scale: Scale) -> &'static [&'static str] {
-        match scale {
-            Scale::Quick => &["--quick"],
-            Scale::Small => self.small.0,
-            Scale::Full if self.has_full => &["--full"],
-            Scale::Default | Scale::Full => &[],
-        }
-    }
-
-    fn minutes(&self, scale: Scale) -> f64 {
-        match scale {
-            Scale::Quick => 0.7,
-            Scale::Small => f64::from(self.small.1),
-            Scale::Default => f64::from(self.minutes),
-            Scale::Full => f64::from(self.minutes) * if self.has_full { 8.0 } else { 1.0 },
-        }
-    }
-}
-
-const fn step(
-    experiment: &'static str,
-    small: (&'static [&'static str], u32),
-    minutes: u32,
-    has_full: bool,
-) -> Step {
-    Step { experiment, small, minutes, has_full }
-}
-
-/// The figures of the study that are measured at the small scale.
-const SNAPSHOTS_SMALL: &str = "trace,repeats,transactions,flood,trigger,dataset,row,updates,skew,huge-pages,\
-                               others,hot-cold,arxiv-updates,arxiv-dataset,arxiv-flood";
-
-/// The order: first the machine, then the papers', then the rest.
-const STEPS: [Step; 12] = [
-    step("machine", (&[], 1), 1, false),
-    step("snapshots", (&["--only", SNAPSHOTS_SMALL], 40), 60, true),
-    step("store", (&["--sizes", "0.25,1", "--kinds", "records,lists", "--seconds", "2"], 25), 60, true),
-    step("vtc", (&["--seconds", "2"], 40), 40, true),
-    step("persistence", (&["--scale", "0.5"], 20), 40, true),
-    step("vls", (&["--scale", "0.25", "--seconds", "1"], 18), 46, true),
-    step("stalls", (&["--scale", "0.25"], 14), 30, false),
-    step("throughput", (&["--seconds", "0.5", "--repeats", "1"], 3), 40, false),
-    step("memory", (&["--scale", "0.25"], 1), 4, false),
-    step("durability", (&["--kills", "50"], 2), 6, false),
-    step("recovery", (&["--scale", "0.25"], 2), 6, false),
-    step("workers", (&["--seconds", "1"], 2), 3, false),
-];
-
-/// The experiments that compare servers, and so take peers.
-const WITH_PEERS: [&str; 8] =
-    ["store", "vtc", "persistence", "stalls", "throughput", "memory", "durability", "recovery"];
 
 /// The options.
 #[derive(Debug, Clone, clap::Args)]
@@ -224,7 +155,8 @@ struct Done {
     began: String,
     ended: String,
     seconds: u64,
-    /// True if an earlier run was stopped in it, or had measured all but a peer: the times are those of the rest.
+    /// True if an earlier run was stopped in it, or had measured all but a peer: the times are those of the
+    /// rest.
     continued: bool,
     /// The names of the peers that are measured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -313,6 +245,7 @@ pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<Outcome> {
     let held = File::open(dir).at(dir)?;
     lock(&held, dir)?;
     for page in [&args.claims, &args.noise].into_iter().flatten() {
+        check_apart(page, args)?;
         check_writable(page)?;
     }
     let mut manifest = Manifest::read(args)?;
@@ -329,6 +262,14 @@ pub fn run(args: &ReproduceArgs, pages: &Pages<'_>) -> Result<Outcome> {
     let steps: Vec<&Step> = STEPS.iter().filter(asked).collect();
     let (mut failed, mut claims) = (Vec::new(), CLAIMS.to_owned());
     if !args.draw {
+        for step in steps.iter().filter(|step| manifest.is_due(step.experiment, args)) {
+            begun::check(
+                dir,
+                step.experiment,
+                manifest.has(step.experiment),
+                (manifest.scale, manifest.seed),
+            )?;
+        }
         manifest.begin(args)?;
     }
     let mut pace = Pace::default();
@@ -403,6 +344,21 @@ fn draw(name: &str, dir: &Path, pages: &Pages<'_>) -> Result<String> {
     write_rows(&json, &dir.join(format!("{name}.csv")))?;
     (pages.draw)(name, &json, &dir.join(format!("{name}.html")))?;
     Ok(format!("\n{}", (pages.claims)(name, &json)?))
+}
+
+/// Fails if a page would replace results or their manifest.
+fn check_apart(page: &Path, args: &ReproduceArgs) -> Result<()> {
+    let dirs = [Some(&args.results), args.against.as_ref()];
+    let of = |dir: &PathBuf| {
+        let results = STEPS.map(|step| packed(dir, step.experiment));
+        results.into_iter().chain([dir.join("manifest.json")]).any(|own| results::is_same_file(&own, page))
+    };
+    let is_there = dirs.into_iter().flatten().any(of);
+    let page = page.display();
+    match is_there {
+        true => Err(LabError::Arguments(format!("{page} has results: choose another file for the page"))),
+        false => Ok(()),
+    }
 }
 
 /// Fails unless a file can be written, which may take hours until it is.
@@ -577,7 +533,7 @@ impl Manifest {
         // Only now: a run that is stopped before continues with these.
         fs::remove_file(&json).at(&json)?;
         // Time series are in the results too.
-        let series = json.with_extension("csv");
+        let series = path_beside(&json);
         if series.exists() {
             fs::remove_file(&series).at(&series)?;
         }
