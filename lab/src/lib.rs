@@ -43,6 +43,7 @@ mod page;
 pub mod peers;
 pub mod power;
 pub mod process;
+mod program;
 pub mod published;
 pub mod report;
 pub mod reproduce;

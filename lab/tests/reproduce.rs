@@ -138,6 +138,27 @@ fn a_second_signal_leaves_nothing_behind() {
     assert_eq!(left, Vec::<String>::new());
 }
 
+#[test]
+fn the_first_signal_ends_a_cell_in_the_midst() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("snapshots.jsonl");
+    let mut command = lab();
+    // Not quick: a cell takes many seconds.
+    command.args(["run", "snapshots", "--only", "trace", "--algorithms", "fork", "--scale", "0.1"]);
+    command.arg("--json").arg(&json).arg("--dir").arg(dir.path());
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let (often, patience) = (Duration::from_millis(5), Duration::from_secs(120));
+    let cell = || Ok(tarn_lab::process::children(child.id()).first().copied());
+    let cell = interrupt::wait_for(often, patience, cell).unwrap().expect("a cell begins");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let ended = interrupt::wait_for(often, patience, || Ok(child.try_wait().unwrap())).unwrap();
+    assert_eq!(ended.expect("it ends").code(), Some(i32::from(interrupt::EXIT_CODE)));
+    assert!(!Path::new("/proc").join(cell.to_string()).exists());
+    let lines = std::fs::read_to_string(&json).unwrap();
+    assert!(!lines.contains("parameters\":{"), "it was measured to its end: {lines}");
+    assert_eq!(names(dir.path()), ["snapshots.jsonl"]);
+}
+
 /// A repository with a package of Tarn's name, whose build tells a port that it began, and goes on forever.
 fn endless_build(repository: &Path) {
     let git = |words: &[&str]| {

@@ -22,7 +22,8 @@ use super::contract::{self, Experiment, Measured};
 use crate::error::{LabError, Result};
 use crate::load::{Group, KeyChoice, Load, Mix, Pace, Until};
 use crate::numbers;
-use crate::process::{self, Pinned, Preferred};
+use crate::process::{Pinned, Preferred};
+use crate::program::output_unless_asked;
 use crate::report::Report;
 use crate::server::{Info, Persistence, Server, is_peer};
 use crate::setting::{Setting, fill_silently};
@@ -259,7 +260,7 @@ impl YcsbControl {
             command.args(["-p", &format!("{name}={value}")]);
         }
         let _pinned = Pinned::to(&self.setting.load_cores)?;
-        let told = process::output_of(&mut command, "YCSB")?;
+        let told = output_unless_asked(&mut command, "YCSB")?;
         Ok(String::from_utf8_lossy(&told).into_owned())
     }
 }

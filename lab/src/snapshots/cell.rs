@@ -8,7 +8,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{IoContext, LabError, Result};
-use crate::process::output_of;
+use crate::program::output_unless_asked;
 use crate::report::median;
 use crate::results;
 
@@ -331,7 +331,7 @@ impl Cell {
         self.huge_pages || self.algorithm.is_in_huge_pages()
     }
 
-    /// Measures it in another process of this program.
+    /// Measures it in another process of this program, which Ctrl-C ends in the midst.
     pub fn measure_apart(&self, place: &Place) -> Result<Figures> {
         let plain = "parameters are plain data";
         let own = std::env::current_exe().doing(|| "find this program".to_owned())?;
@@ -342,7 +342,7 @@ impl Cell {
             command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
         }
         command.arg("cell").args(words.map(|word| word.expect(plain)));
-        serde_json::from_slice(&output_of(&mut command, &self.to_string())?)
+        serde_json::from_slice(&output_unless_asked(&mut command, &self.to_string())?)
             .map_err(|error| LabError::Reply(format!("the figures of a cell: {error}")))
     }
 }
