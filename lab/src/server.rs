@@ -162,14 +162,28 @@ impl Plan {
             let fsync = self.persistence.fsync();
             return self.subject.dialect.arguments(port, &self.dir, self.threads, fsync);
         }
+        let place = [("port", port.to_string()), ("bind", "127.0.0.1".to_owned())];
+        let place = place.map(|(name, value)| (name, vec![value])).into_iter();
+        let place = place.chain([("dir", vec![self.dir.to_string_lossy().into_owned()])]);
         let mut words: Vec<String> = Vec::new();
-        let mut push = |directive: &str, values: &[&str]| {
+        for (directive, values) in place.chain(self.told()) {
             words.push(format!("--{directive}"));
-            words.extend(values.iter().map(|&value| value.to_owned()));
+            words.extend(values);
+        }
+        if self.subject.product == Product::Tarn {
+            let port = self.sql_port.to_string();
+            words.splice(0..0, ["serve", "--sql-port", &port].map(str::to_owned));
+        }
+        words
+    }
+
+    /// The directives that say how a server that knows those of Redis works, each with its values, in order:
+    /// of two with one name the last counts. Its place is not among them.
+    pub fn told(&self) -> Vec<(&'static str, Vec<String>)> {
+        let mut told: Vec<(&'static str, Vec<String>)> = Vec::new();
+        let mut push = |directive, values: &[&str]| {
+            told.push((directive, values.iter().map(|&value| value.to_owned()).collect()));
         };
-        push("port", &[&port.to_string()]);
-        push("bind", &["127.0.0.1"]);
-        push("dir", &[&self.dir.to_string_lossy()]);
         push("save", &[""]);
         match self.persistence.fsync() {
             None => push("appendonly", &["no"]),
@@ -198,11 +212,7 @@ impl Plan {
         for (directive, value) in &self.directives {
             push(directive, &[value.as_str()]);
         }
-        if self.subject.product == Product::Tarn {
-            let port = self.sql_port.to_string();
-            words.splice(0..0, ["serve", "--sql-port", &port].map(str::to_owned));
-        }
-        words
+        told
     }
 
     fn output_path(&self) -> PathBuf {

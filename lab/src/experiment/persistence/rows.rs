@@ -1,14 +1,16 @@
 //! The measurements as rows, and facts about them.
 
+use std::path::Path;
+
 use serde_json::json;
 
 use super::Persistence;
 use super::cell::{Cell, Figures, Memory, Model, Part};
-use super::trial::{directives, save_rules};
+use super::trial::{rules, tell};
 use crate::experiment::{LineOf, ResultsOf, row, scale_fact};
 use crate::page::{Facts, Row, with};
 use crate::report::LeftOut;
-use crate::server::Persistence as Log;
+use crate::server::{Plan, Subject};
 use crate::shortage::{REFUSED, Shortage};
 use crate::ycsb::{Requests, Values};
 
@@ -78,11 +80,12 @@ const fn figure_of(cell: &Cell) -> &'static str {
     }
 }
 
-/// Table 1: the directives of each model.
+/// Table 1: what each model tells a server: on its command line, and `save` once it runs. Where the part
+/// `load` differs from the others, both.
 fn models(records: u64, quick: bool) -> Vec<Row> {
     let words = |is_tarn: bool, model: Model, shortens: bool| {
-        let cell = Cell {
-            part: Part::Load,
+        let of = |part| Cell {
+            part,
             is_tarn,
             peer: None,
             model,
@@ -97,16 +100,15 @@ fn models(records: u64, quick: bool) -> Vec<Row> {
             ycsb: Requests::WholeRecords,
             quick,
         };
-        let mut words = match model {
-            Model::Snapshot => vec![format!("save {}", save_rules(records))],
-            _ => vec!["save \"\"".to_owned()],
+        let [load, others] = [of(Part::Load), of(Part::Recovery)].map(|cell| told(&cell));
+        let word = |(name, value): &(&str, String)| {
+            let other = others.iter().find(|own| own.0 == *name).map(|own| &own.1);
+            match other.filter(|other| *other != value) {
+                Some(other) => format!("{name} {value} (other parts than load: {other})"),
+                None => format!("{name} {value}"),
+            }
         };
-        match model.persistence() {
-            Log::None => words.push("appendonly no".to_owned()),
-            mode => words.extend(["appendonly yes".to_owned(), format!("appendfsync {}", mode.name())]),
-        }
-        words.extend(directives(&cell).iter().map(|(name, value)| format!("{name} {value}")));
-        words.join("; ")
+        load.iter().map(word).collect::<Vec<_>>().join("; ")
     };
     let kinds = Model::ALL.into_iter().flat_map(|model| [(model, false), (model, true)]);
     let row = |(model, shortens): (Model, bool)| {
@@ -119,6 +121,24 @@ fn models(records: u64, quick: bool) -> Vec<Row> {
         )
     };
     kinds.filter(|(model, shortens)| !shortens || model.logs()).map(row).collect()
+}
+
+/// The directives by which a cell is measured, with the values that count. The threads are those of the part,
+/// and not of the model.
+fn told(cell: &Cell) -> Vec<(&'static str, String)> {
+    let mut plan = Plan::new(Subject::new(cell.product(), Path::new("")), Path::new(""));
+    tell(cell, &mut plan);
+    let mut words: Vec<(&str, String)> = Vec::new();
+    let told = plan.told().into_iter().filter(|(name, _)| *name != "threads");
+    let told = told.map(|(name, values)| (name, values.join(" ")));
+    for (name, value) in told.chain(rules(cell).map(|rules| ("save", rules))) {
+        let value = if value.is_empty() { "\"\"".to_owned() } else { value };
+        match words.iter_mut().find(|own| own.0 == name) {
+            Some(own) => own.1 = value,
+            None => words.push((name, value)),
+        }
+    }
+    words
 }
 
 /// The scale, and how memory was made short.
@@ -145,4 +165,33 @@ pub(super) fn facts(results: &ResultsOf<Persistence>, lines: &[&LineOf<Persisten
     texts.extend(refused.iter().map(|why| format!("not possible there: {why}")));
     let memory = if texts.is_empty() { "not measured".to_owned() } else { texts.join("; ") };
     vec![scale, ("short memory", memory)]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn table_1_has_what_servers_are_told() {
+        let rows = models(1_000_000, false);
+        let of = |name: &str, server: &str| {
+            let row = rows.iter().find(|row| row["name"] == name).unwrap();
+            row[server].as_str().unwrap().to_owned()
+        };
+        let words = of("log-periodical, made shorter", "redis");
+        for word in [
+            "save \"\"; appendonly yes; appendfsync everysec; aof-use-rdb-preamble no",
+            "auto-aof-rewrite-percentage 100 (other parts than load: 0)",
+            "rdbcompression no",
+        ] {
+            assert!(words.contains(word), "{words}");
+        }
+        assert!(of("log-periodical", "redis").contains("auto-aof-rewrite-percentage 0; "));
+        let words = of("snapshot", "redis");
+        assert!(words.starts_with("save 225 1 75 10 15 1000 (other parts than load: \"\")"), "{words}");
+        assert!(words.contains("appendonly no") && words.contains("rdbcompression no"), "{words}");
+        let words = of("log-immediate, made shorter", "tarn");
+        assert!(words.contains("appendfsync always; log-compaction vtc; log-file-size "), "{words}");
+    }
 }

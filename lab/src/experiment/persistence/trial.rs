@@ -6,6 +6,7 @@ use super::cell::{Cell, Model, Part};
 use crate::checkpoint::{Ask, Trial, log_file_bytes};
 use crate::error::Result;
 use crate::process;
+use crate::server::Plan;
 use crate::setting::Setting;
 use crate::shortage::{Means, ShortMemory};
 
@@ -26,8 +27,33 @@ pub(super) fn save_rules(records: u64) -> String {
     SAVE.map(rule).join(" ")
 }
 
-/// The directives that make a model, each with its value, but for `appendonly` and `appendfsync`.
-pub(super) fn directives(cell: &Cell) -> Vec<(&'static str, String)> {
+/// Tells a server how it works that is measured so, but for its place, its cores and its threads.
+pub(super) fn tell(cell: &Cell, plan: &mut Plan) {
+    plan.persistence = cell.model.persistence();
+    plan.directives = logs(cell);
+    // The directives say themselves how the log is made shorter.
+    plan.compacts = true;
+    match cell.compression().filter(|_| cell.compresses) {
+        Some((name, value)) => plan.directives.push((name, value.to_owned())),
+        None if cell.is_tarn => {}
+        None => plan.directives.push(("rdbcompression", "no".to_owned())),
+    }
+    if cell.part == Part::Fsync {
+        let (name, value) = cell.flushes();
+        plan.directives.push((name, value.to_owned()));
+    }
+    if let Some(limit) = cell.limit().filter(|limit| limit.by == Means::Maxmemory) {
+        plan.directives.push(("maxmemory", limit.limit_bytes(cell.raw_bytes()).to_string()));
+    }
+}
+
+/// The rules by which a server takes checkpoints, which it is told once it runs; `None` if by none.
+pub(super) fn rules(cell: &Cell) -> Option<String> {
+    (cell.model == Model::Snapshot && cell.part == Part::Load).then(|| save_rules(cell.records))
+}
+
+/// The directives about the log, each with its value, but for `appendonly` and `appendfsync`.
+fn logs(cell: &Cell) -> Vec<(&'static str, String)> {
     let mut own = Vec::new();
     if !cell.model.logs() {
         return own;
@@ -49,24 +75,10 @@ pub(super) fn directives(cell: &Cell) -> Vec<(&'static str, String)> {
 /// Starts a server as its model says; in the part `load` under its limit of memory from the beginning.
 pub(super) fn start(setting: &Setting, cell: &Cell, limit: Option<ShortMemory>) -> Result<Trial> {
     let (mut plan, dir) = setting.plan_for(cell.product(), cell.peer, cell.model.persistence())?;
-    plan.directives = directives(cell);
-    // The directives say themselves how the log is made shorter.
-    plan.compacts = true;
+    tell(cell, &mut plan);
     match cell.part {
         Part::Load => setting.keep_off_the_generator(&mut plan),
         _ => plan.threads = process::cores_allowed().len(),
-    }
-    match cell.compression().filter(|_| cell.compresses) {
-        Some((name, value)) => plan.directives.push((name, value.to_owned())),
-        None if cell.is_tarn => {}
-        None => plan.directives.push(("rdbcompression", "no".to_owned())),
-    }
-    if cell.part == Part::Fsync {
-        let (name, value) = cell.flushes();
-        plan.directives.push((name, value.to_owned()));
-    }
-    if let Some(limit) = cell.limit().filter(|limit| limit.by == Means::Maxmemory) {
-        plan.directives.push(("maxmemory", limit.limit_bytes(cell.raw_bytes()).to_string()));
     }
     let ask = if cell.model.logs() { Ask::Rewrite } else { Ask::Save };
     let mut trial = Trial::start(&plan, vec![dir], Some(ask), plan.subject.forks)?;
@@ -77,8 +89,8 @@ pub(super) fn start(setting: &Setting, cell: &Cell, limit: Option<ShortMemory>) 
     }
     trial.is_cold = cell.part == Part::Cold;
     trial.patience = cell.limit().map(|_| PATIENCE);
-    if cell.model == Model::Snapshot && cell.part == Part::Load {
-        trial.server.client()?.call(&["CONFIG", "SET", "save", &save_rules(cell.records)])?;
+    if let Some(rules) = rules(cell) {
+        trial.server.client()?.call(&["CONFIG", "SET", "save", &rules])?;
     }
     Ok(trial)
 }
