@@ -143,8 +143,7 @@ fn the_first_signal_ends_a_cell_in_the_midst() {
     let dir = tempfile::tempdir().unwrap();
     let json = dir.path().join("snapshots.jsonl");
     let mut command = lab();
-    // Not quick: a cell takes many seconds.
-    command.args(["run", "snapshots", "--only", "trace", "--algorithms", "fork", "--scale", "0.1"]);
+    command.args(["run", "snapshots", "--quick", "--only", "trace", "--algorithms", "fork"]);
     command.arg("--json").arg(&json).arg("--dir").arg(dir.path());
     let mut child = command.stderr(Stdio::null()).spawn().unwrap();
     let (often, patience) = (Duration::from_millis(5), Duration::from_secs(120));

@@ -10,7 +10,8 @@
 //!   memory                                       │ server │ child's own │
 //! ```
 //!
-//! While there is a child, memory of other processes that grows or shrinks is taken for the child's.
+//! While there is a child, memory of other processes that grows or shrinks is taken for the child's. If theirs
+//! is another when the child has gone, the result is refused.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -30,6 +31,10 @@ const EVERY: Duration = Duration::from_millis(5);
 const ASK_EVERY: Duration = Duration::from_millis(50);
 /// Fewer samples than this during a checkpoint may have missed its highest moment.
 const SAMPLES_LEAST: u64 = 10;
+/// Memory of others may change by this much while there is a child: the kernel's counters lag, …
+const OTHERS_BYTES: u64 = 16 << 20;
+/// … and by this part of the server's.
+const OTHERS_PART: u64 = 20;
 
 /// Memory around checkpoints, in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -37,7 +42,7 @@ const SAMPLES_LEAST: u64 = 10;
 pub struct Peak {
     /// Before.
     pub before: u64,
-    /// The most, of the server and of its child together; `None` if a child lived too short to be sampled.
+    /// The most, of the server and of its child together; `None` if it is not known.
     pub most: Option<u64>,
     /// The most address space, sampled: of a server that forks, of both processes together.
     pub virtual_most: u64,
@@ -53,13 +58,15 @@ pub struct Peak {
     /// not fork, and of lines before 2026-11-30.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub child_samples: Option<u64>,
+    /// The most by which memory of others had changed when a child had gone.
+    pub others_changed: u64,
     /// By time: milliseconds since the start, and the most bytes, as in `most`, until the next.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<(u32, u64)>,
 }
 
 impl Peak {
-    /// Counts the samples during some checkpoints, whose phases these are. With too few the most is not
+    /// Counts the samples during some checkpoints, whose phases these are. The most may turn out to be not
     /// known.
     pub(super) fn judge(mut self, seen: &[u64], checkpoints: impl Iterator<Item = usize>) -> Peak {
         self.child_samples = checkpoints.map(|phase| seen.get(phase).copied().unwrap_or(0)).min();
@@ -69,9 +76,10 @@ impl Peak {
         self
     }
 
-    /// False if a child lived too short to be sampled.
+    /// False if a child lived too short to be sampled, or memory of others may be taken for its own.
     pub fn is_known(&self) -> bool {
         self.child_samples.is_none_or(|count| count >= SAMPLES_LEAST)
+            && self.others_changed <= OTHERS_BYTES + self.before / OTHERS_PART
     }
 }
 
@@ -101,6 +109,7 @@ impl Counters {
 struct Sampler {
     /// Anonymous memory of all others, when there last was no child.
     others: i64,
+    has_child: bool,
     /// The samples with a child, by phase of the load.
     seen: Vec<u64>,
     peak: Peak,
@@ -111,13 +120,16 @@ struct Sampler {
 impl Sampler {
     fn new(first: Counters) -> Sampler {
         let peak = Peak { before: first.resident, most: Some(first.resident), ..Peak::default() };
-        Sampler { others: first.rest, seen: Vec::new(), peak, point: None }
+        Sampler { others: first.rest, has_child: first.has_child, seen: Vec::new(), peak, point: None }
     }
 
     fn add(&mut self, now: Counters, phase: usize, at: Duration) {
         if !now.has_child {
+            let changed = if self.has_child { now.rest.abs_diff(self.others) } else { 0 };
+            self.peak.others_changed = self.peak.others_changed.max(changed);
             self.others = now.rest;
         }
+        self.has_child = now.has_child;
         let bytes = (now.resident as i64 + now.rest - self.others).max(0) as u64;
         self.seen.resize(self.seen.len().max(phase + 1), 0);
         self.seen[phase] += u64::from(now.has_child);
@@ -146,13 +158,15 @@ pub(super) fn watch(
     process::forget_peak(pid)?;
     let sample = |is_over: &AtomicBool| {
         let mut sampler = Sampler::new(Counters::read(pid)?);
-        while !is_over.load(Ordering::Relaxed) {
-            // In this order: a sample of a phase is not before it.
-            let phase = cue.phase();
+        loop {
+            // In this order: a sample of a phase is not before it, and the last one is after the checkpoint.
+            let (is_last, phase) = (is_over.load(Ordering::Relaxed), cue.phase());
             sampler.add(Counters::read(pid)?, phase, began.elapsed());
+            if is_last {
+                return Ok::<_, LabError>(sampler);
+            }
             sleep(EVERY);
         }
-        Ok::<_, LabError>(sampler)
     };
     // A server that stalls answers late, which must not delay a sample.
     let (sampler, asked) = beside(sample, || ask(trial, ended));
@@ -213,6 +227,8 @@ mod tests {
         assert_eq!(bytes, [100, 100, 130, 190, 120]);
         assert_eq!((sampler.peak.most, sampler.peak.before, sampler.peak.samples), (Some(190), 100, 5));
         assert_eq!(sampler.seen, [0, 3]);
+        // When the child had gone.
+        assert_eq!(sampler.peak.others_changed, 1000);
     }
 
     #[test]
@@ -237,5 +253,12 @@ mod tests {
         // The load ended before the next look.
         assert_eq!(of(&[0], &[1]), (Some(0), None));
         assert_eq!(of(&[0], &[]), (None, Some(9)));
+        // Another program took memory meanwhile.
+        let changed = |others_changed| {
+            let before = 100 * OTHERS_BYTES;
+            let peak = Peak { before, most: Some(before), others_changed, ..Peak::default() };
+            peak.judge(&[enough], [0].into_iter()).most.is_none()
+        };
+        assert_eq!([OTHERS_BYTES * 5, OTHERS_BYTES * 7].map(changed), [false, true]);
     }
 }

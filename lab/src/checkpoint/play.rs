@@ -84,7 +84,9 @@ pub fn play(setting: &Setting, trial: &Trial, group: Group, script: &Script, mem
         watched => watched.map(|(peak, _)| peak).unwrap_or_default(),
     };
     if !peak.is_known() {
-        tell!("memory is not known: the child of a checkpoint lived too short");
+        let (samples, changed) = (peak.child_samples.unwrap_or(0), peak.others_changed >> 20);
+        let why = format!("{samples} samples with a child, and memory of others changed by {changed} MB");
+        tell!("the most memory is not known: {why}");
     }
     Ok(Course { peak, generator_preferred: conducted.generator_preferred, ..course })
 }
