@@ -10,8 +10,8 @@
 //!   memory                                       │ server │ child's own │
 //! ```
 //!
-//! While there is a child, memory of other processes that grows or shrinks is taken for the child's. If theirs
-//! is another when the child has gone, the result is refused.
+//! While there is a child, memory of other processes that grows or shrinks is taken for the child's. If
+//! theirs is another when the child has gone, the result is refused.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
