@@ -93,6 +93,16 @@ impl Shortage {
     }
 }
 
+/// Limits in words, each once.
+pub fn words_of(limits: impl Iterator<Item = Shortage>) -> Vec<String> {
+    let mut limits: Vec<Shortage> = limits.collect();
+    limits.sort_by_key(|limit| (limit.by, limit.percent));
+    limits.dedup();
+    let words =
+        |limit: &Shortage| format!("by {}: {} x the raw data and 16 MiB", limit.by.words(), limit.ratio());
+    limits.iter().map(words).collect()
+}
+
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} x raw data, {}", self.ratio(), self.by.name())

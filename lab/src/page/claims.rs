@@ -21,6 +21,9 @@ pub struct Remark {
     pub lines: Vec<String>,
 }
 
+/// The facts that the page has of a run.
+const FACTS: [&str; 6] = ["machine", "settings", "commit", "scale", "short memory", "left out"];
+
 /// The statements of the papers, their numbers and the targets of the design as a part of a page in Markdown,
 /// each with whether it holds for these measurements.
 pub(crate) fn claims(
@@ -30,9 +33,7 @@ pub(crate) fn claims(
     remarks: &[Remark],
 ) -> String {
     let mut text = format!("## {}\n\n", list.title);
-    for (name, value) in
-        facts.iter().filter(|(name, _)| ["machine", "settings", "commit", "scale", "left out"].contains(name))
-    {
+    for (name, value) in facts.iter().filter(|(name, _)| FACTS.contains(name)) {
         text += &format!("- {name}: {value}\n");
     }
     let heads = ["paper", "figure", "statement", "published", "measured", "here", "reason, source"];

@@ -10,8 +10,8 @@ use super::trial::{rules, tell};
 use crate::experiment::{LineOf, ResultsOf, row, scale_fact};
 use crate::page::{Facts, Row, with};
 use crate::report::LeftOut;
-use crate::server::{Plan, Subject};
-use crate::shortage::{REFUSED, Shortage};
+use crate::server::{Persistence as Log, Plan, Subject};
+use crate::shortage::{self, REFUSED, Shortage};
 use crate::ycsb::{Requests, Values};
 
 /// Records of the study's largest store.
@@ -145,13 +145,7 @@ fn told(cell: &Cell) -> Vec<(&'static str, String)> {
 pub(super) fn facts(results: &ResultsOf<Persistence>, lines: &[&LineOf<Persistence>]) -> Facts {
     let scale = scale_fact(lines.iter().map(|line| line.cell.records), "study's", RECORDS_MOST);
     let swapped = lines.iter().flat_map(|line| &line.figures.usage).any(|usage| usage.swapped > 0);
-    let mut limits: Vec<Shortage> = lines.iter().filter_map(|line| line.cell.limit()).collect();
-    limits.sort_by_key(|limit| (limit.by, limit.percent));
-    limits.dedup();
-    let by: Vec<String> = limits
-        .iter()
-        .map(|limit| format!("by {}: {} x the raw data and 16 MiB", limit.by.words(), limit.ratio()))
-        .collect();
+    let by = shortage::words_of(lines.iter().filter_map(|line| line.cell.limit()));
     let mut texts = Vec::from_iter((!by.is_empty()).then(|| by.join("; ")));
     if !by.is_empty() && !swapped {
         texts.push("nothing was ever swapped out".to_owned());

@@ -153,7 +153,9 @@ impl Experiment for Vtc {
         bytes.sort_unstable();
         let mib = |bytes: Option<&u64>| bytes.map_or(0.0, |bytes| *bytes as f64 / f64::from(1 << 20));
         let files = format!("{:.2} to {:.2} MiB", mib(bytes.first()), mib(bytes.last()));
-        vec![scale, ("generator", generator), ("size of log files", files)]
+        let short = shortage::words_of(lines.iter().filter_map(|line| line.cell.shortage));
+        let short = if short.is_empty() { "not measured".to_owned() } else { short.join("; ") };
+        vec![scale, ("generator", generator), ("size of log files", files), ("short memory", short)]
     }
 }
 
