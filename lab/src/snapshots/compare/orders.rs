@@ -144,9 +144,21 @@ pub(super) fn curves(study: &Study<'_>, all: &mut Vec<Verdict>) {
     }
     let drawn = &Algorithm::PHYSICAL[1..];
     let maxima: [(_, _, &[Algorithm]); 3] = [
-        ("10f: the row has no effect on Fork's maximum", Figure::Row, &[Fork]),
-        ("10g: updates have no effect on the maxima but NS's", Figure::Updates, drawn),
-        ("10h: skew has no effect on the maxima but NS's", Figure::Skew, drawn),
+        (
+            "10f: the row has no effect on Fork's maximum (judged by the median taken phase)",
+            Figure::Row,
+            &[Fork],
+        ),
+        (
+            "10g: updates have no effect on the maxima but NS's (judged by the median taken phase)",
+            Figure::Updates,
+            drawn,
+        ),
+        (
+            "10h: skew has no effect on the maxima but NS's (judged by the median taken phase)",
+            Figure::Skew,
+            drawn,
+        ),
     ];
     for (printed, figure, of) in maxima {
         let series = study.series(figure, taken);
@@ -169,7 +181,8 @@ fn taken(study: &Study<'_>, all: &mut Vec<Verdict>) {
     let taken = |_: &Cell, figures: &Figures| figures.taken_us_median().max(TAKEN_US_SHORT);
     let by_data = study.series(Figure::Dataset, taken);
     let what = "the taken phase";
-    let printed = "the spikes of COU, Fork and ZZ (and NS) grow with the data";
+    let printed =
+        "the spikes of COU, Fork and ZZ (and NS) grow with the data (judged by the median taken phase)";
     let found = growth(&by_data, published::SPIKES, what, |exponent| exponent < GROWS);
     let mut judge = |figure, printed, found: Option<Vec<String>>| {
         add(all, figure, printed, found.map(|found| Verdict::new(figure, printed, found)));
@@ -179,7 +192,7 @@ fn taken(study: &Study<'_>, all: &mut Vec<Verdict>) {
     let found = growth(&by_data, published::FLAT, what, |exponent| exponent >= GROWS);
     judge(Figure::Dataset, printed, found);
     let by_row = study.series(Figure::Row, taken);
-    let printed = "longer rows make the spikes of COU and ZZ smaller";
+    let printed = "longer rows make the spikes of COU and ZZ smaller (judged by the median taken phase)";
     let found = growth(&by_row, published::FALLS_WITH_ROW, what, |exponent| exponent > -GROWS);
     judge(Figure::Row, printed, found);
 }
