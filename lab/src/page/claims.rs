@@ -99,3 +99,16 @@ pub(super) fn markdown(heads: &[&str], rows: Vec<Vec<String>>) -> String {
     let heads: Vec<String> = heads.iter().map(|&head| head.to_owned()).collect();
     format!("\n{}{}{rows}", line(&heads), line(&vec!["---".to_owned(); heads.len()]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_begins_with_facts_of_its_run() {
+        let all = [("scale", "small"), ("generator", "a thread"), ("short memory", "by a swap file")];
+        let facts = all.map(|(name, value)| (name, value.to_owned()));
+        let text = claims(&List::parse("title = 'T'"), &Rows::default(), &facts, &[]);
+        assert_eq!(text, "## T\n\n- scale: small\n- short memory: by a swap file\n");
+    }
+}

@@ -219,3 +219,27 @@ fn mount(plan: &mut Plan, options: &Options, seed: u64) -> Result<PowerDisk> {
     disk.keep_all();
     Ok(disk)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::{self, List};
+
+    #[test]
+    fn only_campaigns_that_cut_the_power_judge_a_loss_of_power() {
+        let judged = |power: bool, violations: &[&str]| -> Vec<bool> {
+            let line = json!({
+                "case": "always with 1 directories", "server": "tarn",
+                "parameters": { "mode": "always", "dirs": 1, "kills": 3, "power": power },
+                "figures": { "kills": 3, "acknowledged": 9, "violations": violations },
+            });
+            let list = List::parse(Durability::FIGURES);
+            let rows = list.rows(Durability::rows_of_lines(&[line]));
+            let goals = page::judge(&list, &rows);
+            let own = goals.iter().filter(|goal| goal.what.ends_with("wrong after a loss of power"));
+            own.map(|goal| goal.is_met()).collect()
+        };
+        assert_eq!(judged(false, &[]), Vec::<bool>::new());
+        assert_eq!((judged(true, &[]), judged(true, &["lost"])), (vec![true], vec![false]));
+    }
+}

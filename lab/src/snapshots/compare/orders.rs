@@ -233,6 +233,7 @@ fn transactions(study: &Study<'_>, all: &mut Vec<Verdict>) {
     let rate = study.series(Figure::Transactions, |_, figures| figures.transactions_per_s);
     let groups: &[&[Algorithm]] = &[&[Calc], &[VirtualHourglass, VirtualPiggyback]];
     let unknown = without_restarts(study).unwrap_or_else(|| UNKNOWN.to_owned());
+    let unknown = unknown + "; docs/algorithms/virtual-hourglass.md has what is counted";
     let measured = Measured { unknown, ..Measured::alone(rate.clone()) };
     let printed = "vHG and vPB are above CALC";
     add(all, Figure::Transactions, printed, order(Figure::Transactions, printed, groups, &measured));
