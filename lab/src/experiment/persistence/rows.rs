@@ -10,7 +10,7 @@ use super::trial::{rules, tell};
 use crate::experiment::{LineOf, ResultsOf, row, scale_fact};
 use crate::page::{Facts, Row, with};
 use crate::report::LeftOut;
-use crate::server::{Persistence as Log, Plan, Subject};
+use crate::server::{Plan, Subject};
 use crate::shortage::{self, REFUSED, Shortage};
 use crate::ycsb::{Requests, Values};
 
