@@ -350,7 +350,11 @@ mod tests {
 
     #[test]
     fn a_child_is_found_and_its_memory_counts() {
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
+        let mut child = Command::new("cat").stdin(stdin).stdout(stdout).spawn().unwrap();
+        // Its memory is that of the program as soon as that answers.
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let own = std::process::id();
         assert!(children(own).contains(&child.id()) && forked(own).contains(&child.id()));
         let (resident, anonymous) = resident_bytes(own).unwrap();
