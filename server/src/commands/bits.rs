@@ -247,39 +247,139 @@ fn find_other(bytes: &[u8], skipped: u8) -> Option<usize> {
     Some(words * 8 + at)
 }
 
-fn bitop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let operation = args.at(1);
-    let combine: fn(u8, u8) -> u8 = match operation {
-        _ if operation.eq_ignore_ascii_case(b"and") => |a, b| a & b,
-        _ if operation.eq_ignore_ascii_case(b"or") => |a, b| a | b,
-        _ if operation.eq_ignore_ascii_case(b"xor") => |a, b| a ^ b,
-        // Not of a string is exclusive or with ones, below.
-        _ if operation.eq_ignore_ascii_case(b"not") && args.len() == 4 => |a, b| a ^ b,
-        _ if operation.eq_ignore_ascii_case(b"not") => {
-            return Err(CommandError::text("ERR BITOP NOT must be called with a single source key."));
+/// A combination of the bits that the sources of `BITOP` have at one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    And,
+    Or,
+    Xor,
+    Not,
+    /// In the first source and in no other.
+    Diff,
+    /// In another source and not in the first.
+    Diff1,
+    /// In the first source and in another.
+    AndOr,
+    /// In exactly one source.
+    One,
+}
+
+const OPERATIONS: &[(&str, Operation)] = &[
+    ("AND", Operation::And),
+    ("OR", Operation::Or),
+    ("XOR", Operation::Xor),
+    ("NOT", Operation::Not),
+    ("DIFF", Operation::Diff),
+    ("DIFF1", Operation::Diff1),
+    ("ANDOR", Operation::AndOr),
+    ("ONE", Operation::One),
+];
+
+impl Operation {
+    /// The operation of this name that takes so many sources.
+    fn parse(word: &[u8], sources: usize) -> Result<Operation, CommandError> {
+        let named = OPERATIONS.iter().find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()));
+        match named {
+            None => Err(CommandError::Syntax),
+            Some((_, Operation::Not)) if sources != 1 => {
+                Err(CommandError::text("ERR BITOP NOT must be called with a single source key."))
+            }
+            Some((name, Operation::Diff | Operation::Diff1 | Operation::AndOr)) if sources < 2 => {
+                Err(CommandError::owned(format!(
+                    "ERR BITOP {name} must be called with at least two source keys."
+                )))
+            }
+            Some((_, operation)) => Ok(*operation),
         }
-        _ => return Err(CommandError::Syntax),
-    };
+    }
+
+    /// The combination. REQUIRES: there are as many sources as the operation takes, and the longest has `len`
+    /// bytes.
+    fn combine(self, sources: &[StringRef<'_>], len: usize) -> Vec<u8> {
+        match self {
+            Operation::And => from_first(sources, len, |a, b| a & b),
+            Operation::Or => from_first(sources, len, |a, b| a | b),
+            Operation::Xor => from_first(sources, len, |a, b| a ^ b),
+            Operation::Diff => from_first(sources, len, |a, b| a & !b),
+            Operation::Diff1 => others_and_first(sources, len, |others, first| others & !first),
+            Operation::AndOr => others_and_first(sources, len, |others, first| others & first),
+            Operation::One => in_one(sources, len),
+            Operation::Not => {
+                let mut result = filled_up(sources[0], len);
+                result.iter_mut().for_each(|byte| *byte = !*byte);
+                result
+            }
+        }
+    }
+}
+
+/// The bytes of a string, and zeros up to `len`.
+fn filled_up(source: StringRef<'_>, len: usize) -> Vec<u8> {
+    let mut bytes = source.to_vec();
+    bytes.resize(len, 0);
+    bytes
+}
+
+/// The first source, combined with one after the other.
+fn from_first(sources: &[StringRef<'_>], len: usize, combine: impl Fn(u8, u8) -> u8 + Copy) -> Vec<u8> {
+    let mut result = filled_up(sources[0], len);
+    sources[1..].iter().for_each(|source| fold(&mut result, *source, combine));
+    result
+}
+
+/// The bits that any but the first source has, combined with the first one.
+fn others_and_first(sources: &[StringRef<'_>], len: usize, combine: impl Fn(u8, u8) -> u8) -> Vec<u8> {
+    let mut result = filled_up(sources[1], len);
+    sources[2..].iter().for_each(|source| fold(&mut result, *source, |a, b| a | b));
+    fold(&mut result, sources[0], combine);
+    result
+}
+
+/// Combines each byte with that of a string that is not longer.
+fn fold(result: &mut [u8], source: StringRef<'_>, combine: impl Fn(u8, u8) -> u8) {
+    let (mut covered, beyond) = result.split_at_mut(source.len());
+    for piece in source.pieces(0..source.len()) {
+        let (here, rest) = covered.split_at_mut(piece.len());
+        here.iter_mut().zip(piece).for_each(|(byte, other)| *byte = combine(*byte, *other));
+        covered = rest;
+    }
+    // A shorter string is as good as filled up with zeros.
+    beyond.iter_mut().for_each(|byte| *byte = combine(*byte, 0));
+}
+
+/// The bits that exactly one of the sources has, the longest of which has `len` bytes.
+fn in_one(sources: &[StringRef<'_>], len: usize) -> Vec<u8> {
+    /// Bytes of which it is noted at a time whether a second source has their bits.
+    const PART: usize = 4 << 10;
+    let mut result = vec![0; len];
+    for (number, some) in result.chunks_mut(PART).enumerate() {
+        let mut several = [0u8; PART];
+        let part = number * PART..number * PART + some.len();
+        for source in sources {
+            let end = part.end.min(source.len());
+            let mut at = 0;
+            for piece in source.pieces(part.start.min(end)..end) {
+                let places = some[at..].iter_mut().zip(&mut several[at..]);
+                places.zip(piece).for_each(|((some, several), byte)| {
+                    *several |= *some & byte;
+                    *some |= byte;
+                });
+                at += piece.len();
+            }
+        }
+        some.iter_mut().zip(&several).for_each(|(some, several)| *some &= !several);
+    }
+    result
+}
+
+fn bitop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let operation = Operation::parse(args.at(1), args.len() - 3)?;
     let sources = args.tail(3).iter().map(|key| Ok(cx.string(key)?.unwrap_or_default()));
     let sources = sources.collect::<Result<Vec<StringRef<'_>>, CommandError>>()?;
     let len = sources.iter().map(|source| source.len()).max().unwrap_or(0);
-    let mut result = sources[0].to_vec();
-    result.resize(len, 0);
-    if operation.eq_ignore_ascii_case(b"not") {
-        result.iter_mut().for_each(|byte| *byte = !*byte);
-    }
-    for source in &sources[1..] {
-        let (mut covered, beyond) = result.split_at_mut(source.len());
-        for piece in source.pieces(0..source.len()) {
-            let (here, rest) = covered.split_at_mut(piece.len());
-            here.iter_mut().zip(piece).for_each(|(byte, other)| *byte = combine(*byte, *other));
-            covered = rest;
-        }
-        // A shorter string is as good as filled up with zeros.
-        beyond.iter_mut().for_each(|byte| *byte = combine(*byte, 0));
-    }
     let target = args.at(2);
     if len > 0 {
+        let result = operation.combine(&sources, len);
         cx.write(target, Change::Put { value: result.into(), expiry: None });
         cx.write(target, Change::MAKES_RAW);
     } else if cx.entry(target).is_some() {
@@ -298,7 +398,60 @@ mod tests {
         value[(at / 8) as usize] >> (7 - at % 8) & 1 == 1
     }
 
+    /// Compares all operations on these sources with their definitions, bit by bit.
+    fn check_operations(sources: &[Vec<u8>]) {
+        let strings: Vec<StringRef<'_>> = sources.iter().map(|source| StringRef::from(&source[..])).collect();
+        let len = sources.iter().map(Vec::len).max().unwrap_or(0);
+        for (name, _) in OPERATIONS {
+            let Ok(operation) = Operation::parse(name.as_bytes(), sources.len()) else { continue };
+            let result = operation.combine(&strings, len);
+            assert_eq!(result.len(), len, "{name}");
+            for at in 0..len as u64 * 8 {
+                let has = |source: &Vec<u8>| at / 8 < source.len() as u64 && bit(source, at);
+                let (first, others) = (has(&sources[0]), sources[1..].iter().any(has));
+                let count = sources.iter().filter(|&source| has(source)).count();
+                let expected = match operation {
+                    Operation::And => count == sources.len(),
+                    Operation::Or => count > 0,
+                    Operation::Xor => count % 2 == 1,
+                    Operation::Not => !first,
+                    Operation::Diff => first && !others,
+                    Operation::Diff1 => others && !first,
+                    Operation::AndOr => first && others,
+                    Operation::One => count == 1,
+                };
+                assert_eq!(bit(&result, at), expected, "{name}, bit {at} of {sources:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn operations_go_beyond_the_parts_in_which_they_are_done() {
+        let pattern = |len: usize, step: usize| (0..len).map(|at| (at * step) as u8).collect::<Vec<u8>>();
+        check_operations(&[pattern(9_000, 7), pattern(5_000, 3), pattern(4_096, 11)]);
+    }
+
+    #[test]
+    fn operations_say_how_many_sources_they_take() {
+        for (name, sources) in [("not", 2), ("not", 0), ("diff", 1), ("DIFF1", 1), ("AndOr", 1), ("nand", 2)]
+        {
+            assert!(Operation::parse(name.as_bytes(), sources).is_err(), "{name} of {sources}");
+        }
+        for (name, sources) in [("not", 1), ("one", 1), ("and", 1), ("diff", 2), ("andor", 3)] {
+            assert!(Operation::parse(name.as_bytes(), sources).is_ok(), "{name} of {sources}");
+        }
+    }
+
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn operations_agree_with_looking_at_every_bit(
+            sources in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 1..5),
+        ) {
+            check_operations(&sources);
+        }
+
         #[test]
         fn counting_and_finding_agree_with_looking_at_every_bit(
             value in prop::collection::vec(prop_oneof![Just(0u8), Just(0xff), any::<u8>()], 1..40),

@@ -63,6 +63,7 @@ pub(crate) const WRITES: &[Write] = &[
     write(&["BITFIELD s SET u8 0 65"]),
     write(&["BITOP NOT new s"]),
     write(&["BITOP OR s t w_1"]),
+    write(&["BITOP ONE new s t"]),
     write(&["BLMOVE l l1 LEFT RIGHT 0"]),
     write(&["BLMPOP 0 1 l LEFT COUNT 3"]),
     write(&["BLPOP l1 0"]),
