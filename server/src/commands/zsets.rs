@@ -45,10 +45,10 @@ pub(super) const COMMANDS: &[Command] = &[
         .complexity("O(N), N being the number of members named"),
     row("zcard", 2, FAST_READ, "1.2.0", "Returns the number of members.", zcard)
         .keys(&[KeySpec::one(&["RO"])]),
-    row("zrank", 3, FAST_READ, "2.0.0", "Returns a member's index, lowest first.", zrank)
+    row("zrank", -3, FAST_READ, "2.0.0", "Returns a member's index, lowest first.", zrank)
         .keys(ACCESS)
         .complexity(LOG),
-    row("zrevrank", 3, FAST_READ, "2.0.0", "Returns a member's index, highest first.", zrevrank)
+    row("zrevrank", -3, FAST_READ, "2.0.0", "Returns a member's index, highest first.", zrevrank)
         .keys(ACCESS)
         .complexity(LOG),
 ];
@@ -228,17 +228,38 @@ fn zcard<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
 }
 
 fn zrank<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    match cx.zset(args.at(1))?.and_then(|zset| zset.rank(args.at(2))) {
-        Some(rank) => cx.reply.integer(rank as i64),
-        None => cx.reply.null(),
-    }
-    Ok(())
+    reply_rank(cx, args, "zrank", |rank, _| rank)
 }
 
 fn zrevrank<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let rank = cx.zset(args.at(1))?.and_then(|zset| Some(zset.len() - 1 - zset.rank(args.at(2))?));
-    match rank {
-        Some(rank) => cx.reply.integer(rank as i64),
+    reply_rank(cx, args, "zrevrank", |rank, len| len - 1 - rank)
+}
+
+/// Replies with the index that `index` makes of the rank of a member and of the number of members, and with
+/// the score if it is asked for.
+fn reply_rank(
+    cx: &mut Context<'_, '_>,
+    args: Args<'_>,
+    command: &'static str,
+    index: impl Fn(usize, usize) -> usize,
+) -> Result<(), CommandError> {
+    let with_score = match args.get(3) {
+        _ if args.len() > 4 => return Err(CommandError::Arity(command.into())),
+        None => false,
+        Some(word) if word.eq_ignore_ascii_case(b"withscore") => true,
+        Some(_) => return Err(CommandError::Syntax),
+    };
+    let (key, member) = (args.at(1), args.at(2));
+    let zset = cx.zset(key)?;
+    let found = zset.and_then(|zset| Some((index(zset.rank(member)?, zset.len()), zset)));
+    match found {
+        Some((index, _)) if !with_score => cx.reply.integer(index as i64),
+        Some((index, zset)) => {
+            cx.reply.array(2);
+            cx.reply.integer(index as i64);
+            cx.reply.double(zset.score(member).unwrap_or_default());
+        }
+        None if with_score => cx.reply.null_array(),
         None => cx.reply.null(),
     }
     Ok(())

@@ -415,6 +415,7 @@ pub(crate) const READS: &[&str] = &[
     "ZRANGEBYSCORE z 0 9",
     "ZRANK z b",
     "ZRANK z nosuch",
+    "ZRANK z b WITHSCORE",
     "ZREVRANGE z 0 -1",
     "ZREVRANGEBYLEX names + -",
     "ZREVRANGEBYSCORE z 9 0",

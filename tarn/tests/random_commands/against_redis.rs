@@ -29,6 +29,9 @@ const LEFT_OUT: &str = "object|encoding shutdown debug config config|set config|
 /// Commands by which a key gets a time to live.
 const EXPIRING: &[&str] = &["set", "getex", "setex", "psetex", "expire", "pexpire", "expireat", "pexpireat"];
 
+/// Commands that take a fourth word since a later version of Redis.
+const LONGER: &[&str] = &["zrank", "zrevrank"];
+
 /// Commands whose replies have no defined order.
 const UNORDERED: &[&str] =
     &["keys", "smembers", "sunion", "sinter", "sdiff", "hgetall", "hkeys", "hvals", "config|get"];
@@ -117,7 +120,8 @@ fn single_requests_are_answered_as_redis_answers_them() {
         for _ in 0..200 {
             let words = request(&mut rng, &commands);
             let name = String::from_utf8_lossy(&words[0]).to_ascii_lowercase();
-            if left_out.contains(&name.as_str()) {
+            let is_longer = LONGER.contains(&name.as_str()) && words.len() > 3;
+            if left_out.contains(&name.as_str()) || is_longer {
                 continue;
             }
             let (reply, expected) = (ours.ask(&words), theirs.ask(&words));
