@@ -1,5 +1,6 @@
 //! `HSCAN`, `SSCAN` and `ZSCAN`: the elements of one collection, a few at a time.
 
+use tarn_engine::record::Kind;
 use tarn_resp::Args;
 
 use crate::error::CommandError;
@@ -36,17 +37,38 @@ pub(super) const OF_ZSETS: &[Command] = &[row(
 .keys(ACCESS)
 .complexity(ROUND)];
 
+/// The options without an argument, the kind of value whose scan takes each, and the error of other scans.
+const ALONE: [(&[u8], Kind, &str); 2] = [
+    (b"novalues", Kind::Hash, "ERR NOVALUES option can only be used in HSCAN"),
+    (b"noscores", Kind::ZSet, "ERR NOSCORES option can only be used in ZSCAN"),
+];
+
+/// Whether a word has a scan of this kind of value reply names alone; `None`: a scan of keys.
+pub(super) fn asks_for_names(word: &[u8], kind: Option<Kind>) -> Result<bool, CommandError> {
+    match ALONE.iter().find(|(option, ..)| word.eq_ignore_ascii_case(option)) {
+        None => Ok(false),
+        Some((_, scanned, _)) if kind == Some(*scanned) => Ok(true),
+        Some((_, _, error)) => Err(CommandError::text(*error)),
+    }
+}
+
 /// The options of a scan.
 struct Options<'a> {
     pattern: Option<&'a [u8]>,
     count: usize,
+    /// Names of fields without their values, or members without their scores.
+    only_names: bool,
 }
 
 impl<'a> Options<'a> {
-    fn parse(args: Args<'a>) -> Result<Options<'a>, CommandError> {
-        let mut options = Options { pattern: None, count: 10 };
+    fn parse(args: Args<'a>, kind: Kind) -> Result<Options<'a>, CommandError> {
+        let mut options = Options { pattern: None, count: 10, only_names: false };
         let mut words = args.tail(3).iter();
         while let Some(word) = words.next() {
+            if asks_for_names(word, Some(kind))? {
+                options.only_names = true;
+                continue;
+            }
             let argument = words.next().ok_or(CommandError::Syntax)?;
             if word.eq_ignore_ascii_case(b"count") {
                 options.count = match parse::integer(argument)? {
@@ -83,13 +105,15 @@ fn hscan<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
         begin(cx, 0, 0);
         return Ok(());
     };
-    let options = Options::parse(args)?;
+    let options = Options::parse(args, Kind::Hash)?;
     let (next, mut fields) = hash.scan(cursor, options.count);
     fields.retain(|(field, _)| options.admits(field));
-    begin(cx, next, 2 * fields.len());
+    begin(cx, next, if options.only_names { fields.len() } else { 2 * fields.len() });
     for (field, value) in fields {
         cx.reply.bulk(field);
-        cx.reply.bulk(value);
+        if !options.only_names {
+            cx.reply.bulk(value);
+        }
     }
     Ok(())
 }
@@ -100,7 +124,7 @@ fn sscan<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
         begin(cx, 0, 0);
         return Ok(());
     };
-    let options = Options::parse(args)?;
+    let options = Options::parse(args, Kind::Set)?;
     let (next, mut members) = set.scan(cursor, options.count);
     members.retain(|member| options.admits(member));
     begin(cx, next, members.len());
@@ -114,13 +138,16 @@ fn zscan<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
         begin(cx, 0, 0);
         return Ok(());
     };
-    let options = Options::parse(args)?;
+    let options = Options::parse(args, Kind::ZSet)?;
     let (next, mut members) = zset.scan(cursor, options.count);
     members.retain(|(member, _)| options.admits(member));
     let is_small = cx.entry(args.at(1)).is_some_and(|entry| !entry.sticky());
-    begin(cx, next, 2 * members.len());
+    begin(cx, next, if options.only_names { members.len() } else { 2 * members.len() });
     for (member, score) in members {
         cx.reply.bulk(member);
+        if options.only_names {
+            continue;
+        }
         // Redis's small encoding keeps whole scores as integers, and here alone that can be seen.
         let is_whole = score.trunc() == score && score.abs() <= SMALL_INTEGER_MAX;
         if is_small && is_whole {

@@ -7,6 +7,7 @@ use tarn_engine::io::Clock;
 use tarn_engine::{Engine, Entry, ScanBudget, ViewOptions};
 use tarn_resp::{Args, Protocol, Writer};
 
+use crate::commands::element_scans::asks_for_names;
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
@@ -170,6 +171,8 @@ fn scan<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
     let mut count = 10;
     let mut words = args.tail(2).iter();
     while let Some(word) = words.next() {
+        // It does not; this makes the error.
+        asks_for_names(word, None)?;
         let argument = words.next().ok_or(CommandError::Syntax)?;
         if word.eq_ignore_ascii_case(b"count") {
             count = match parse::integer(argument)? {
