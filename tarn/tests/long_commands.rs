@@ -54,6 +54,7 @@ const READS: &[&str] = &[
     "LCS a b IDX MINMATCHLEN 2 WITHMATCHLEN",
     "GET giant",
     "GETRANGE giant 5 2000000",
+    "DIGEST giant",
     "KEYS *",
     "KEYS key:1*",
     "KEYS nokey*",

@@ -7,6 +7,7 @@ use crate::commands;
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
+use crate::execute::parse::Comparison;
 use crate::execute::spec::{Begin, Find, Flags, KeySpec};
 use crate::execute::table::Found;
 use crate::glob;
@@ -360,16 +361,25 @@ fn getkeys<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
     Ok(())
 }
 
-/// How a request uses its keys: `SET` reads with `GET` only, `BITFIELD` writes unless it only reads.
+/// The use that a request makes of its keys: `SET` reads with `GET`, which returns the value, and with
+/// comparisons, `DELEX` with these, and `BITFIELD` writes unless it only reads.
 fn flags_of(request: Args<'_>, spec: &KeySpec) -> &'static [&'static str] {
     if !spec.flags.contains(&"variable_flags") {
         return spec.flags;
     }
-    let says = |word: &str| request.tail(2).iter().any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
-    if request.at(0).eq_ignore_ascii_case(b"bitfield") {
-        if says("set") || says("incrby") { &["RW", "access", "update"] } else { &["RO", "access"] }
-    } else if says("get") {
+    let is_named = |name: &str| request.at(0).eq_ignore_ascii_case(name.as_bytes());
+    let says = |from: usize, word: &str| {
+        request.tail(from).iter().any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    let compares = |from: usize| request.tail(from).iter().any(|arg| Comparison::of_option(arg).is_some());
+    if is_named("bitfield") {
+        if says(2, "set") || says(2, "incrby") { &["RW", "access", "update"] } else { &["RO", "access"] }
+    } else if is_named("delex") {
+        if compares(2) { &["RW", "delete"] } else { &["RM", "delete"] }
+    } else if says(3, "get") {
         &["RW", "access", "update"]
+    } else if compares(3) {
+        &["RW", "update"]
     } else {
         &["OW", "update"]
     }

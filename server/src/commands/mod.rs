@@ -12,6 +12,7 @@ mod client;
 mod client_tracking;
 mod command;
 mod commandlog;
+mod comparisons;
 mod config;
 mod connection;
 mod databases;
@@ -102,6 +103,7 @@ const FAMILIES: &[Family] = &[
     ("string", strings::COMMANDS),
     ("string", ranges::COMMANDS),
     ("string", lcs::COMMANDS),
+    ("string", comparisons::COMMANDS),
     ("bitmap", bits::COMMANDS),
     ("bitmap", bitfield::COMMANDS),
     ("generic", keys::COMMANDS),

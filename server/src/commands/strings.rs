@@ -8,7 +8,7 @@ use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::extended::Extended;
-use crate::execute::parse::{self, ExpiryForm};
+use crate::execute::parse::{self, Comparison, ExpiryForm};
 use crate::execute::spec::{Flags, KeySpec};
 
 const READ: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
@@ -92,11 +92,36 @@ fn put<'a>(cx: &mut Context<'_, 'a>, key: &'a [u8], value: &'a [u8], expiry: Opt
     cx.write(key, Change::Put { value: value.into(), expiry });
 }
 
-/// Whether `SET` asks for the key to be missing or to be there.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Condition {
+/// The condition under which `SET` does something.
+#[derive(Clone, Copy)]
+enum Condition<'a> {
+    /// `NX`: the key is missing.
     Missing,
+    /// `XX`: it is there.
     Present,
+    /// `IFEQ` and its like: it compares so with an argument.
+    Compares(Comparison, &'a [u8]),
+}
+
+impl<'a> Condition<'a> {
+    /// The condition that an option names; `None`: it names none.
+    fn of_option(option: &[u8], argument: Option<&'a [u8]>) -> Result<Option<Condition<'a>>, CommandError> {
+        Ok(match Comparison::of_option(option) {
+            Some(comparison) => Some(Condition::Compares(comparison, argument.ok_or(CommandError::Syntax)?)),
+            None if option.eq_ignore_ascii_case(b"nx") => Some(Condition::Missing),
+            None if option.eq_ignore_ascii_case(b"xx") => Some(Condition::Present),
+            None => None,
+        })
+    }
+
+    /// Whether it is of the same option.
+    fn is_like(self, other: Condition<'_>) -> bool {
+        match (self, other) {
+            (Condition::Missing, Condition::Missing) | (Condition::Present, Condition::Present) => true,
+            (Condition::Compares(one, _), Condition::Compares(other, _)) => one == other,
+            _ => false,
+        }
+    }
 }
 
 /// How a command changes the expiry.
@@ -139,28 +164,39 @@ impl<'a> Expiry<'a> {
     }
 }
 
-fn set_with_options<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let (mut condition, mut returns_old, mut expiry) = (None, false, Expiry::Default);
-    let mut index = 3;
-    while let Some(option) = args.get(index) {
-        let wanted = match option {
-            _ if option.eq_ignore_ascii_case(b"nx") => Some(Condition::Missing),
-            _ if option.eq_ignore_ascii_case(b"xx") => Some(Condition::Present),
-            _ => None,
-        };
-        if wanted.is_some() {
-            if condition.is_some() && condition != wanted {
-                return Err(CommandError::Syntax);
+/// The options of `SET`.
+struct SetOptions<'a> {
+    condition: Option<Condition<'a>>,
+    returns_old: bool,
+    expiry: Expiry<'a>,
+}
+
+impl<'a> SetOptions<'a> {
+    fn parse(args: Args<'a>) -> Result<SetOptions<'a>, CommandError> {
+        let mut options = SetOptions { condition: None, returns_old: false, expiry: Expiry::Default };
+        let mut index = 3;
+        while let Some(option) = args.get(index) {
+            let argument = args.get(index + 1);
+            if let Some(condition) = Condition::of_option(option, argument)? {
+                if options.condition.is_some_and(|other| !condition.is_like(other)) {
+                    return Err(CommandError::Syntax);
+                }
+                options.condition = Some(condition);
+                index += usize::from(matches!(condition, Condition::Compares(..)));
+            } else if option.eq_ignore_ascii_case(b"get") {
+                options.returns_old = true;
+            } else {
+                let taken = options.expiry.take(option, argument, (b"keepttl", Expiry::Keep));
+                index += taken.ok_or(CommandError::Syntax)?;
             }
-            condition = wanted;
-        } else if option.eq_ignore_ascii_case(b"get") {
-            returns_old = true;
-        } else {
-            let taken = expiry.take(option, args.get(index + 1), (b"keepttl", Expiry::Keep));
-            index += taken.ok_or(CommandError::Syntax)?;
+            index += 1;
         }
-        index += 1;
+        Ok(options)
     }
+}
+
+fn set_with_options<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let SetOptions { condition, returns_old, expiry } = SetOptions::parse(args)?;
     let key = args.at(1);
     let expiry = match expiry {
         Expiry::New(form, text) => Some(parse::expiry(text, form, cx.now(), "set")?),
@@ -169,7 +205,12 @@ fn set_with_options<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), 
     };
     let found = cx.entry(key).is_some();
     let old = if returns_old { cx.string(key)? } else { None };
-    let fits = condition.is_none_or(|condition| found == (condition == Condition::Present));
+    let fits = match condition {
+        None => true,
+        Some(Condition::Missing) => !found,
+        Some(Condition::Present) => found,
+        Some(Condition::Compares(comparison, operand)) => comparison.holds_at(cx.string(key)?, operand)?,
+    };
     // What would be expired at once is not there at all.
     let is_past = expiry.is_some_and(|at| at < cx.now());
     if fits && !is_past {

@@ -14,6 +14,7 @@ use tarn_engine::value::stream::element;
 use tarn_resp::Args;
 
 use crate::config::EventClasses;
+use crate::execute::parse::{Comparison, ExpiryForm};
 use crate::execute::spec::Keys;
 use crate::pubsub::{Kind, Publication, Staged};
 use crate::shared::Shared;
@@ -183,10 +184,19 @@ fn database(write: &Write<'_>) -> Option<u8> {
 
 /// Whether a command that writes a string gives it an expiry.
 fn sets_expiry(name: &str, args: Args<'_>) -> bool {
-    let is_option = |word: &[u8]| {
-        ["ex", "px", "exat", "pxat"].iter().any(|option| word.eq_ignore_ascii_case(option.as_bytes()))
-    };
-    name != "set" || args.tail(3).iter().any(is_option)
+    name != "set" || has_expiry(args, 3)
+}
+
+/// Whether an option says when a key expires; the first one stands at `index`.
+fn has_expiry(args: Args<'_>, mut index: usize) -> bool {
+    while let Some(option) = args.get(index) {
+        if ExpiryForm::of_option(option).is_some() {
+            return true;
+        }
+        // A value to be compared with may look like an option.
+        index += if Comparison::of_option(option).is_some() { 2 } else { 1 };
+    }
+    false
 }
 
 /// Whether one of the arguments is this word.
@@ -227,7 +237,7 @@ fn event_of<'n>(name: &'n str, args: Args<'_>) -> Option<(EventClasses, &'n str,
         "pfadd" | "pfmerge" => (Class::STRING, "pfadd", ThenDel),
         "setbit" | "bitfield" => (Class::STRING, "setbit", ThenDel),
         "bitop" => (Class::STRING, "set", OrDel),
-        "del" | "unlink" | "getdel" => (Class::GENERIC, "del", OrDel),
+        "del" | "unlink" | "getdel" | "delex" | "delifeq" => (Class::GENERIC, "del", OrDel),
         "getex" if has_word(args.tail(2), "persist") => (Class::GENERIC, "persist", OrDel),
         "getex" | "expire" | "pexpire" | "expireat" | "pexpireat" => (Class::GENERIC, "expire", OrDel),
         "persist" | "restore" => (Class::GENERIC, name, OrDel),

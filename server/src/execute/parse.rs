@@ -1,4 +1,5 @@
-//! Numbers in arguments, read as Redis reads them, and the errors that it has for them.
+//! Numbers in arguments, and options of several commands, read as Redis reads them, and the errors that it
+//! has for them.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -116,6 +117,32 @@ pub(crate) fn timeout(text: &[u8], now: UnixMs) -> Result<Option<Duration>, Comm
     let ms = ms.ok_or(CommandError::text("ERR timeout is negative"))?;
     let ends = ms > 0 && ms <= i64::MAX as u64 - now;
     Ok(ends.then(|| Duration::from_millis(ms)))
+}
+
+/// A comparison of the string at a key with an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    /// `IFEQ`: it is the argument.
+    Equal,
+    /// `IFNE`: it is another.
+    Different,
+    /// `IFDEQ`: the argument is its digest.
+    DigestEqual,
+    /// `IFDNE`: the argument is the digest of another.
+    DigestDifferent,
+}
+
+impl Comparison {
+    /// The comparison that an option of `SET` or `DELEX` names.
+    pub(crate) fn of_option(option: &[u8]) -> Option<Comparison> {
+        const OPTIONS: [(&[u8], Comparison); 4] = [
+            (b"ifeq", Comparison::Equal),
+            (b"ifne", Comparison::Different),
+            (b"ifdeq", Comparison::DigestEqual),
+            (b"ifdne", Comparison::DigestDifferent),
+        ];
+        OPTIONS.iter().find(|(name, _)| option.eq_ignore_ascii_case(name)).map(|(_, comparison)| *comparison)
+    }
 }
 
 /// Unit and origin of an expiry in an argument.

@@ -59,7 +59,7 @@ fn every_command_of_redis_is_served_or_listed_as_later() -> Result<(), Failed> {
 }
 
 /// Commands of Tarn alone, and of later versions of Redis.
-const NOT_IN_REDIS_7_0: [&str; 20] = [
+const NOT_IN_REDIS_7_0: [&str; 23] = [
     "\"backup\"",
     "\"client|capa\"",
     "\"client|durability\"",
@@ -70,6 +70,9 @@ const NOT_IN_REDIS_7_0: [&str; 20] = [
     "\"commandlog|help\"",
     "\"commandlog|len\"",
     "\"commandlog|reset\"",
+    "\"delex\"",
+    "\"delifeq\"",
+    "\"digest\"",
     "\"hotkeys\"",
     "\"hotkeys|get\"",
     "\"hotkeys|help\"",
