@@ -4,6 +4,7 @@ use tarn_engine::record::{Change, UnixMs};
 use tarn_engine::value::ValueRef;
 use tarn_resp::Args;
 
+use crate::commands::decided::Decided;
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
@@ -58,6 +59,16 @@ pub(super) const COMMANDS: &[Command] = &[
     row("msetnx", -3, WRITES, "1.0.1", "Sets several keys to strings if all of them are missing.", msetnx)
         .keys(&[KeySpec::all(2, &["OW", "insert"])])
         .complexity("O(N) for N keys"),
+    row(
+        "msetex",
+        -4,
+        WRITES.with(Flags::MOVABLEKEYS),
+        "8.4.0",
+        "Sets several keys to strings that expire together, if all or none of the keys are there.",
+        msetex,
+    )
+    .keys(&[KeySpec::counted_pairs(1, &["OW", "update"])])
+    .complexity("O(N) for N keys"),
     row("strlen", 2, READS, "2.2.0", "Returns the length of a string.", strlen)
         .keys(&[KeySpec::one(&["RO"])]),
     row("incr", 2, WRITES_FAST, "1.0.0", "Adds one to the integer at a key.", incr).keys(UPDATE),
@@ -328,6 +339,58 @@ fn msetnx<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
         put_pairs(cx, args);
     }
     cx.reply.integer(i64::from(all_missing));
+    Ok(())
+}
+
+/// Where the pairs of `MSETEX` end.
+fn end_of_pairs(args: Args<'_>) -> Result<usize, CommandError> {
+    const NO_COUNT: &str = "ERR invalid numkeys value";
+    const MISSING: CommandError = CommandError::text("ERR wrong number of key-value pairs");
+    let count = parse::positive_or(args.at(1), NO_COUNT)?;
+    let count = i32::try_from(count).map_err(|_| CommandError::text(NO_COUNT))?;
+    let end = 2 + 2 * count as usize;
+    if end > args.len() { Err(MISSING) } else { Ok(end) }
+}
+
+fn msetex<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let end = end_of_pairs(args)?;
+    let (mut wants_found, mut expiry) = (None::<bool>, Expiry::Default);
+    let mut index = end;
+    while let Some(option) = args.get(index) {
+        let is_xx = option.eq_ignore_ascii_case(b"xx");
+        if is_xx || option.eq_ignore_ascii_case(b"nx") {
+            if wants_found.is_some_and(|wanted| wanted != is_xx) {
+                return Err(CommandError::Syntax);
+            }
+            wants_found = Some(is_xx);
+        } else {
+            let taken = expiry.take(option, args.get(index + 1), (b"keepttl", Expiry::Keep));
+            index += taken.ok_or(CommandError::Syntax)?;
+        }
+        index += 1;
+    }
+    let at = match expiry {
+        Expiry::New(form, text) => Some(parse::expiry(text, form, cx.now(), "msetex")?),
+        Expiry::Keep | Expiry::Default | Expiry::Remove => None,
+    };
+    let mut keys = (2..end).step_by(2).map(|index| args.at(index));
+    let fits = wants_found.is_none_or(|wanted| keys.all(|key| cx.entry(key).is_some() == wanted));
+    if fits && at.is_some_and(|at| at < cx.now()) {
+        // All of them would be expired at once, so they are not there at all.
+        let mut named = Decided::default();
+        for key in (2..end).step_by(2).map(|index| args.at(index)) {
+            if cx.entry(key).is_some() && named.is_first(key) {
+                cx.write(key, Change::Delete);
+            }
+        }
+    } else if fits {
+        let keeps = matches!(expiry, Expiry::Keep);
+        for index in (2..end).step_by(2) {
+            let kept = if keeps { cx.entry(args.at(index)).and_then(|entry| entry.expiry()) } else { None };
+            put(cx, args.at(index), args.at(index + 1), at.or(kept));
+        }
+    }
+    cx.reply.integer(i64::from(fits));
     Ok(())
 }
 

@@ -156,7 +156,7 @@ impl<'e> Events<'e> {
     fn add_each(&mut self, latched: &Latched<'_>, name: &str, args: Args<'_>, batch: &Batch<'_>) {
         let Some((class, event, tells)) = event_of(name, args) else { return };
         // Each pair of MSET is an event; other commands write several elements of a key.
-        let is_for_each_write = matches!(name, "mset" | "msetnx");
+        let is_for_each_write = matches!(name, "mset" | "msetnx" | "msetex");
         let mut last = None;
         for write in batch {
             let Write::Key { db, key, .. } = write else { continue };
@@ -170,7 +170,7 @@ impl<'e> Events<'e> {
             }
             if is_gone {
                 self.add(EventClasses::GENERIC, "del", *db, key);
-            } else if matches!(name, "set" | "setex" | "psetex") && sets_expiry(name, args) {
+            } else if matches!(name, "set" | "setex" | "psetex" | "msetex") && sets_expiry(name, args) {
                 self.add(EventClasses::GENERIC, "expire", *db, key);
             }
         }
@@ -184,7 +184,11 @@ fn database(write: &Write<'_>) -> Option<u8> {
 
 /// Whether a command that writes a string gives it an expiry.
 fn sets_expiry(name: &str, args: Args<'_>) -> bool {
-    name != "set" || has_expiry(args, 3)
+    match name {
+        "set" => has_expiry(args, 3),
+        "msetex" => number_at(args, 1).is_some_and(|pairs| has_expiry(args, 2 + 2 * pairs)),
+        _ => true,
+    }
 }
 
 /// Whether an option says when a key expires; the first one stands at `index`.
@@ -216,8 +220,12 @@ fn is_zadd_incr(args: Args<'_>) -> bool {
 
 /// The word behind the counted keys of `LMPOP`, `ZMPOP` and their kind, whose number stands at `at`.
 fn word_behind_keys<'a>(args: Args<'a>, at: usize) -> &'a [u8] {
-    let count = std::str::from_utf8(args.at(at)).ok().and_then(|text| text.parse::<usize>().ok());
-    count.and_then(|count| args.get(at + 1 + count)).unwrap_or_default()
+    number_at(args, at).and_then(|count| args.get(at + 1 + count)).unwrap_or_default()
+}
+
+/// The number of keys that stands at `at`.
+fn number_at(args: Args<'_>, at: usize) -> Option<usize> {
+    std::str::from_utf8(args.at(at)).ok()?.parse().ok()
 }
 
 /// The event of a command for each key that it writes; `None`: it has none.
@@ -229,7 +237,7 @@ fn event_of<'n>(name: &'n str, args: Args<'_>) -> Option<(EventClasses, &'n str,
     let pop = |is_left| if is_left { "lpop" } else { "rpop" };
     let zpop = |is_min| if is_min { "zpopmin" } else { "zpopmax" };
     Some(match name {
-        "set" | "setnx" | "setex" | "psetex" | "getset" | "mset" | "msetnx" => {
+        "set" | "setnx" | "setex" | "psetex" | "getset" | "mset" | "msetnx" | "msetex" => {
             (Class::STRING, "set", ThenDel)
         }
         "append" | "setrange" | "incrbyfloat" => (Class::STRING, name, ThenDel),

@@ -212,6 +212,11 @@ impl KeySpec {
         KeySpec { begin: Begin::Index(at), find: Find::KeyNum { at: 0, first: 1, step: 1 }, flags }
     }
 
+    /// A number at argument `at` and so many pairs behind it, each of a key and its value.
+    pub const fn counted_pairs(at: usize, flags: &'static [&'static str]) -> KeySpec {
+        KeySpec { begin: Begin::Index(at), find: Find::KeyNum { at: 0, first: 1, step: 2 }, flags }
+    }
+
     /// The one key that the function finds.
     pub const fn found(find: FindKey, flags: &'static [&'static str]) -> KeySpec {
         KeySpec { begin: Begin::Found(find), find: Find::Range { last: 0, step: 1, limit: 0 }, flags }
