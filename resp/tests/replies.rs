@@ -38,6 +38,7 @@ fn every_reply_has_its_form_in_both_protocols() {
         (|w| w.double(3.0), "$1\r\n3\r\n", ",3\r\n"),
         (|w| w.double(-1.5), "$4\r\n-1.5\r\n", ",-1.5\r\n"),
         (|w| w.double(f64::INFINITY), "$3\r\ninf\r\n", ",inf\r\n"),
+        (|w| w.double_text(b"-2.50"), "$5\r\n-2.50\r\n", ",-2.50\r\n"),
         (|w| w.double(f64::NEG_INFINITY), "$4\r\n-inf\r\n", ",-inf\r\n"),
         (|w| w.boolean(true), ":1\r\n", "#t\r\n"),
         (|w| w.boolean(false), ":0\r\n", "#f\r\n"),

@@ -252,6 +252,14 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// A double, given as its text.
+    pub fn double_text(&mut self, text: &[u8]) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text),
+            Protocol::Resp3 => self.line(b',', text),
+        }
+    }
+
     /// A truth value.
     #[inline]
     pub fn boolean(&mut self, truth: bool) {

@@ -31,6 +31,7 @@ mod hashes;
 mod help;
 mod hotkeys;
 mod hyperloglog;
+mod increx;
 mod info;
 mod json;
 mod json_arrays;
@@ -104,6 +105,7 @@ const FAMILIES: &[Family] = &[
     ("string", ranges::COMMANDS),
     ("string", lcs::COMMANDS),
     ("string", comparisons::COMMANDS),
+    ("string", increx::COMMANDS),
     ("bitmap", bits::COMMANDS),
     ("bitmap", bitfield::COMMANDS),
     ("generic", keys::COMMANDS),

@@ -423,7 +423,7 @@ fn decrby<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
 const NO_NUMBER: &[u8] = b"-";
 
 /// The text of the number at `key` with the expiry, for a command that computes a new one from it.
-fn number_and_expiry<'c>(
+pub(super) fn number_and_expiry<'c>(
     cx: &Context<'c, '_>,
     key: &[u8],
 ) -> Result<(Option<&'c [u8]>, Option<UnixMs>), CommandError> {

@@ -139,6 +139,19 @@ impl<'e> Events<'e> {
                     self.add(EventClasses::STREAM, "xtrim", db, args.at(1));
                 }
             }
+            "increx" => {
+                for write in batch {
+                    let Write::Key { change, .. } = write else { continue };
+                    let (class, event) = match change {
+                        Change::Delete => (EventClasses::GENERIC, "del"),
+                        Change::Expire(None) => (EventClasses::GENERIC, "persist"),
+                        Change::Expire(Some(_)) => (EventClasses::GENERIC, "expire"),
+                        _ if has_word(args.tail(2), "byfloat") => (EventClasses::STRING, "incrbyfloat"),
+                        _ => (EventClasses::STRING, "incrby"),
+                    };
+                    self.add(class, event, db, args.at(1));
+                }
+            }
             "lmove" | "blmove" | "rpoplpush" | "brpoplpush" => {
                 let is_left = |at: usize| args.at(at).eq_ignore_ascii_case(b"left");
                 let by_sides = name.ends_with("lmove");
@@ -321,8 +334,18 @@ mod tests {
     use tarn_resp::OwnedArgs;
 
     /// Commands whose events `add_written` finds itself.
-    const WITH_SEVERAL: &[&str] =
-        &["rename", "renamenx", "move", "smove", "lmove", "blmove", "rpoplpush", "brpoplpush", "xadd"];
+    const WITH_SEVERAL: &[&str] = &[
+        "rename",
+        "renamenx",
+        "move",
+        "smove",
+        "lmove",
+        "blmove",
+        "rpoplpush",
+        "brpoplpush",
+        "xadd",
+        "increx",
+    ];
     /// Commands whose only events are of consumers that they create.
     const OF_CONSUMERS: &[&str] = &["createconsumer", "xreadgroup", "xclaim", "xautoclaim"];
     /// Commands that write and have no events, and why.

@@ -1,5 +1,5 @@
-//! Numbers with a 64-bit significand, the `long double` of x86: what `INCRBYFLOAT` and `HINCRBYFLOAT` compute
-//! with.
+//! Numbers with a 64-bit significand, the `long double` of x86: what `INCRBYFLOAT`, `HINCRBYFLOAT` and
+//! `INCREX` compute with.
 //!
 //! Clients compare the text of such results, so the rounding of the sum and the 17 decimals of its text have
 //! to be those that Redis has from its C library. Reading and adding is `rustc_apfloat`'s; writing is exact
@@ -20,7 +20,7 @@ const EXPONENT_MASK: u128 = 0x7fff;
 const EXPONENT_BIAS: i32 = 16_383 + 63;
 
 /// A number; never NaN when it was read from a text.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub(crate) struct Extended(X87DoubleExtended);
 
 impl Extended {
@@ -50,9 +50,24 @@ impl Extended {
         sound.then_some(Extended(if negative { -read.value } else { read.value }))
     }
 
+    /// The greatest finite number.
+    pub(crate) fn greatest() -> Extended {
+        Extended(X87DoubleExtended::largest())
+    }
+
     /// The sum, rounded to the nearest; NaN for infinities of two signs.
     pub(crate) fn plus(self, other: Extended) -> Extended {
         Extended((self.0 + other.0).value)
+    }
+
+    /// The difference, rounded to the nearest; NaN for twice the same infinity.
+    pub(crate) fn minus(self, other: Extended) -> Extended {
+        Extended((self.0 - other.0).value)
+    }
+
+    /// The number with the other sign.
+    pub(crate) fn negated(self) -> Extended {
+        Extended(-self.0)
     }
 
     /// Whether it is neither infinite nor NaN.
@@ -215,6 +230,22 @@ mod tests {
         assert_eq!(sum("18446744073709551616", "0"), "18446744073709551616");
         assert_eq!(sum("36893488147419103232", "-4"), "36893488147419103228");
         assert_eq!(sum("1e30", "1"), "1000000000000000000024696061952");
+    }
+
+    #[test]
+    fn differences_and_limits_are_those_of_long_doubles() {
+        let number = |text: &str| Extended::parse(text.as_bytes()).unwrap();
+        let difference = |a, b| String::from_utf8(number(a).minus(number(b)).to_text()).unwrap();
+        assert_eq!(difference("12.5", "15"), "-2.5");
+        assert_eq!(difference("36893488147419103232", "4"), "36893488147419103228");
+        assert_eq!(difference("0.5", "0.5"), "0");
+        assert!(!number("-inf").minus(number("1")).is_finite());
+        let greatest = Extended::greatest();
+        assert!(greatest.is_finite() && greatest > number("1e4932") && greatest < number("inf"));
+        assert!(!greatest.plus(greatest).is_finite());
+        assert!(greatest.negated() < number("-1e4932") && greatest.negated().negated() == greatest);
+        let text = String::from_utf8(greatest.to_text()).unwrap();
+        assert!(text.starts_with("118973149535723176502126385303") && text.len() == 4_933);
     }
 
     #[test]

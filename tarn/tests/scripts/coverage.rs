@@ -59,7 +59,7 @@ fn every_command_of_redis_is_served_or_listed_as_later() -> Result<(), Failed> {
 }
 
 /// Commands of Tarn alone, and of later versions of Redis.
-const NOT_IN_REDIS_7_0: [&str; 24] = [
+const NOT_IN_REDIS_7_0: [&str; 25] = [
     "\"backup\"",
     "\"client|capa\"",
     "\"client|durability\"",
@@ -79,6 +79,7 @@ const NOT_IN_REDIS_7_0: [&str; 24] = [
     "\"hotkeys|reset\"",
     "\"hotkeys|start\"",
     "\"hotkeys|stop\"",
+    "\"increx\"",
     "\"latency|ledger\"",
     "\"msetex\"",
     "\"script|show\"",
