@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 
 use tarn_resp::{Args, Protocol};
 
+use crate::commands::client_filters::{ClientFilter, flags_of};
 use crate::commands::client_tracking;
 use crate::commands::connection::check_name;
 use crate::commands::help::unknown_container;
-use crate::config::{AppendFsync, ClientClass};
+use crate::config::AppendFsync;
 use crate::error::{CommandError, printable};
 use crate::execute::blocking::Outcome;
 use crate::execute::client::{After, ReplyMode};
@@ -16,10 +17,8 @@ use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse;
 use crate::execute::spec::Flags;
-use crate::net::address::Address;
 use crate::net::handle::ClientHandle;
 use crate::net::pause::PauseMode;
-use crate::net::tracks::TrackFlags;
 
 const PLAIN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 const ADMIN: Flags = PLAIN.with(Flags::ADMIN);
@@ -51,7 +50,7 @@ pub(super) const COMMANDS: &[Command] = &[row(
         -3,
         PLAIN.with(Flags::ALLOW_BUSY),
         "8.0.0",
-        "Is told what the client understands, as in Valkey; nothing that is done depends on it.",
+        "Is told what the client understands, as in Valkey; only filters of clients ask for it.",
         capa,
     ),
     sub(
@@ -95,8 +94,11 @@ pub(super) const COMMANDS: &[Command] = &[row(
     sub("unpause", 2, ADMIN, "6.2.0", "Lets held commands go on.", unpause),
 ])];
 
-fn capa<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+fn capa<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     // As in Valkey, words that are not known are passed over.
+    if args.tail(2).iter().any(|word| word.eq_ignore_ascii_case(b"redirect")) {
+        cx.client.handle.info.lock().takes_redirects = true;
+    }
     cx.reply.ok();
     Ok(())
 }
@@ -153,23 +155,6 @@ fn describe(client: &ClientHandle) -> String {
     let info = client.info.lock().clone();
     let queued = client.queued.load(Ordering::Relaxed);
     let [channels, patterns, shard_channels] = client.subscriptions();
-    let tracks = client.tracks.flags();
-    let signs = [
-        (client.is_monitoring(), 'O'),
-        (client.class() == ClientClass::PubSub, 'P'),
-        (queued >= 0, 'x'),
-        (info.blocked, 'b'),
-        (tracks.has(TrackFlags::ON), 't'),
-        (tracks.has(TrackFlags::BROKEN), 'R'),
-        (tracks.has(TrackFlags::BCAST), 'B'),
-        (client.addr.is_unix(), 'U'),
-        (info.no_evict, 'e'),
-        (info.no_touch, 'T'),
-    ];
-    let mut flags: String = signs.into_iter().filter_map(|(holds, sign)| holds.then_some(sign)).collect();
-    if flags.is_empty() {
-        flags.push('N');
-    }
     let queued_bytes = client.queued_bytes.load(Ordering::Relaxed);
     // There is one buffer of replies, and no list behind it. Requests are read where they stand, so arguments
     // take no memory.
@@ -190,7 +175,7 @@ fn describe(client: &ClientHandle) -> String {
         info.name,
         client.since.elapsed().as_secs(),
         client.idle().as_secs(),
-        flags,
+        flags_of(client, &info),
         info.db,
         client.query_bytes.load(Ordering::Relaxed),
         client.query_free_bytes.load(Ordering::Relaxed),
@@ -211,132 +196,35 @@ fn info<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The class that a word names; `None`: that of masters, which no client is of.
-fn class_of(word: &[u8]) -> Result<Option<ClientClass>, CommandError> {
-    if word.eq_ignore_ascii_case(b"master") {
-        return Ok(None);
-    }
-    let unknown = || CommandError::owned(format!("ERR Unknown client type '{}'", printable(word)));
-    ClientClass::from_name(word).map(Some).ok_or_else(unknown)
-}
-
 fn list<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let filter = ClientFilter::parse(args.tail(2), false, cx.keys.databases())?;
     let mut text = String::new();
-    let mut append = |client: &ClientHandle| {
-        text.push_str(&describe(client));
+    for client in filter.select(&cx.server.clients, cx.client.handle.id) {
+        text.push_str(&describe(&client));
         text.push('\n');
-    };
-    match args.get(2) {
-        None => cx.server.clients.all().iter().for_each(|client| append(client)),
-        Some(word) if word.eq_ignore_ascii_case(b"type") && args.len() == 4 => {
-            let class = class_of(args.at(3))?;
-            let all = cx.server.clients.all();
-            all.iter().filter(|client| Some(client.class()) == class).for_each(|client| append(client));
-        }
-        Some(word) if word.eq_ignore_ascii_case(b"id") && args.len() > 3 => {
-            for id in args.tail(3) {
-                let id = parse::integer(id).map_err(|_| CommandError::text("ERR Invalid client ID"))?;
-                if let Some(client) = u64::try_from(id).ok().and_then(|id| cx.server.clients.get(id)) {
-                    append(&client);
-                }
-            }
-        }
-        Some(_) => return Err(CommandError::Syntax),
     }
     cx.reply.verbatim(*b"txt", text.as_bytes());
     Ok(())
 }
 
-/// Which clients `CLIENT KILL` means.
-#[derive(Default)]
-struct KillFilter<'a> {
-    id: Option<u64>,
-    addr: Option<&'a [u8]>,
-    local_addr: Option<&'a [u8]>,
-    class: Option<Option<ClientClass>>,
-    /// Seconds since it connected, at least.
-    age_min: Option<u64>,
-    spare_me: bool,
-}
-
-impl KillFilter<'_> {
-    fn matches(&self, client: &ClientHandle) -> bool {
-        let is = |wanted: Option<&[u8]>, addr: &Address| {
-            wanted.is_none_or(|wanted| addr.to_string().as_bytes() == wanted)
-        };
-        self.class.is_none_or(|class| class == Some(client.class()))
-            && self.id.is_none_or(|id| id == client.id)
-            && self.age_min.is_none_or(|age| client.since.elapsed().as_secs() >= age)
-            && is(self.addr, &client.addr)
-            && is(self.local_addr, &client.local_addr)
-    }
-}
-
 fn kill<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let old_style = args.len() == 3;
     let filter = if old_style {
-        KillFilter { addr: Some(args.at(2)), ..KillFilter::default() }
+        ClientFilter::of_address(args.at(2))
     } else {
-        kill_filter(args)?
+        ClientFilter::parse(args.tail(2), true, cx.keys.databases())?
     };
     let me = cx.client.handle.id;
-    let mut killed = 0;
-    for client in cx.server.clients.all() {
-        if !filter.matches(&client) || (filter.spare_me && client.id == me) {
-            continue;
-        }
-        killed += 1;
+    let clients = filter.select(&cx.server.clients, me);
+    for client in &clients {
         if client.id == me { cx.client.after = After::Close } else { client.kill() }
     }
-    match (old_style, killed) {
+    match (old_style, clients.len()) {
         (true, 0) => return Err(CommandError::text("ERR No such client")),
         (true, _) => cx.reply.ok(),
-        (false, _) => cx.reply.integer(killed),
+        (false, killed) => cx.reply.integer(killed as i64),
     }
     Ok(())
-}
-
-fn kill_filter(args: Args<'_>) -> Result<KillFilter<'_>, CommandError> {
-    let mut filter = KillFilter { spare_me: true, ..KillFilter::default() };
-    let words = args.tail(2);
-    if !words.len().is_multiple_of(2) {
-        return Err(CommandError::Syntax);
-    }
-    for at in (0..words.len()).step_by(2) {
-        let (word, value) = (words.at(at), words.at(at + 1));
-        let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-        if is("id") {
-            let id = parse::integer(value).ok().and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
-            filter.id = Some(id.ok_or(CommandError::text("ERR client-id should be greater than 0"))?);
-        } else if is("maxage") {
-            let age = crate::execute::parse::integer(value)
-                .map_err(|_| CommandError::text("ERR maxage is not an integer or out of range"))?;
-            let age = u64::try_from(age).ok().filter(|age| *age > 0);
-            filter.age_min = Some(age.ok_or(CommandError::text("ERR maxage should be greater than 0"))?);
-        } else if is("addr") {
-            filter.addr = Some(value);
-        } else if is("laddr") {
-            filter.local_addr = Some(value);
-        } else if is("type") {
-            filter.class = Some(class_of(value)?);
-        } else if is("user") {
-            if value != b"default" {
-                let user = printable(value);
-                return Err(CommandError::owned(format!("ERR No such user '{user}'")));
-            }
-        } else if is("skipme") {
-            filter.spare_me = if value.eq_ignore_ascii_case(b"yes") {
-                true
-            } else if value.eq_ignore_ascii_case(b"no") {
-                false
-            } else {
-                return Err(CommandError::Syntax);
-            };
-        } else {
-            return Err(CommandError::Syntax);
-        }
-    }
-    Ok(filter)
 }
 
 fn no_evict<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {

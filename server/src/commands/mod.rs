@@ -9,6 +9,7 @@ mod bitfield;
 mod bits;
 mod checkpoints;
 mod client;
+mod client_filters;
 mod client_tracking;
 mod command;
 mod commandlog;

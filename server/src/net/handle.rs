@@ -78,6 +78,8 @@ pub struct ClientInfo {
     pub no_touch: bool,
     /// The name of the client's library, and its version (`CLIENT SETINFO`).
     pub library: [String; 2],
+    /// It understands that it is sent to another server (`CLIENT CAPA redirect`).
+    pub takes_redirects: bool,
 }
 
 impl ClientHandle {
