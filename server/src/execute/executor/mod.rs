@@ -17,6 +17,7 @@ mod resolve;
 mod script;
 mod shown;
 mod staging;
+mod unbuilt;
 mod waiters;
 #[cfg(test)]
 mod waiters_tests;

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use tarn_resp::Args;
 
+use super::unbuilt::unbuilt;
 use crate::error::{CommandError, QUOTED_MAX, printable};
 use crate::execute::command::Command;
 use crate::execute::spec::Flags;
@@ -75,6 +76,9 @@ pub(super) fn is_http(name: &[u8]) -> bool {
 /// The error for a name that is in no table.
 #[cold]
 pub(super) fn unknown(args: Args<'_>) -> CommandError {
+    if let Some(error) = unbuilt(&args[0]) {
+        return error;
+    }
     let mut beginning = String::new();
     for arg in args.iter().skip(1) {
         if beginning.len() >= QUOTED_MAX {

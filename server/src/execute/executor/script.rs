@@ -22,6 +22,7 @@ use super::latched::{LATCH_WAIT, close_gate};
 use super::resolve::{Resolved, resolve};
 use super::shown::{keep, send_kept, show_part, show_script};
 use super::staging::Staging;
+use super::unbuilt::unbuilt;
 use super::{Executor, may_publish, stops_writes};
 use crate::error::CommandError;
 use crate::execute::call::Call;
@@ -441,7 +442,7 @@ struct Caller<'x, 'a, 'k, 's> {
 impl Caller<'_, '_, '_, '_> {
     /// The command that a request names, if a script may run it.
     fn resolve(&self, args: Args<'_>) -> Result<Resolved, CommandError> {
-        let found = self.table.find(args.at(0)).ok_or(UNKNOWN)?;
+        let found = self.table.find(args.at(0)).ok_or_else(|| unbuilt(args.at(0)).unwrap_or(UNKNOWN))?;
         let resolved = resolve(found, args, || false).map_err(|_| UNKNOWN)?;
         if let Some(refusal) = self.refusal(resolved.command, args) {
             let stats = &self.requests.server.stats.workers[self.requests.worker];
