@@ -26,21 +26,29 @@ pub(super) const COMMANDS: &[Command] =
 /// A module of Redis whose commands are built in, as clients look for them.
 struct BuiltIn {
     name: &'static str,
+    /// The beginning of the names of its commands.
+    prefix: &'static str,
     /// The version whose commands a client may expect: 10000 times the first number, 100 times the second.
     version: i64,
 }
 
 /// The modules whose commands are there.
 fn built_in(server: &Services) -> impl Iterator<Item = BuiltIn> + use<> {
-    let search = server.search().is_some().then_some(BuiltIn { name: "search", version: 21_005 });
-    search.into_iter().chain([BuiltIn { name: "ReJSON", version: 20_808 }])
+    let search =
+        server.search().is_some().then_some(BuiltIn { name: "search", prefix: "ft.", version: 21_005 });
+    search.into_iter().chain([BuiltIn { name: "ReJSON", prefix: "json.", version: 20_808 }])
+}
+
+/// The beginning of the names of a built-in module's commands, by its name.
+pub(super) fn prefix(server: &Services, module: &[u8]) -> Option<&'static str> {
+    built_in(server).find(|one| one.name.as_bytes() == module).map(|one| one.prefix)
 }
 
 /// Writes the list of modules, as `MODULE LIST` and `HELLO` have it.
 pub(super) fn write_list(server: &Services, reply: &mut Writer<'_>) {
     let modules: Vec<BuiltIn> = built_in(server).collect();
     reply.array(modules.len());
-    for BuiltIn { name, version } in modules {
+    for BuiltIn { name, version, .. } in modules {
         reply.map(4);
         reply.bulk(b"name");
         reply.bulk(name.as_bytes());
@@ -55,7 +63,7 @@ pub(super) fn write_list(server: &Services, reply: &mut Writer<'_>) {
 
 /// The lines of `INFO modules`.
 pub(super) fn info_lines(server: &Services) -> impl Iterator<Item = String> + use<> {
-    built_in(server).map(|BuiltIn { name, version }| {
+    built_in(server).map(|BuiltIn { name, version, .. }| {
         format!("module:name={name},ver={version},api=1,filters=0,usedby=[],using=[],options=[]\r\n")
     })
 }

@@ -1,0 +1,112 @@
+//! `COMMAND DOCS`: summaries of commands, their arguments and their history.
+
+use tarn_resp::Args;
+use tarn_resp::Writer;
+
+use crate::commands::command_row::{Row, named, reply_rows};
+use crate::commands::reference::{self, Argument, Entry};
+use crate::error::CommandError;
+use crate::execute::context::Context;
+
+/// `COMMAND DOCS`: the named commands as far as they are there, or all.
+pub(super) fn docs<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let rows: Vec<Row> = named(args, 2).into_iter().flatten().collect();
+    cx.reply.map(rows.len());
+    reply_rows(cx, rows, document);
+    Ok(())
+}
+
+/// Writes the name of a command, and what is to be known of it.
+fn document(reply: &mut Writer<'_>, row: Row) {
+    let (command, name) = (row.command, row.name());
+    let entry = reference::find(&name);
+    let arguments = entry.map(Entry::arguments).unwrap_or_default();
+    let history = entry.map_or(&[][..], |entry| entry.history.as_slice());
+    let deprecated = entry.and_then(|entry| entry.deprecated);
+    let is_system = entry.is_some_and(|entry| entry.is_system);
+    let flags = chosen([(deprecated.is_some(), "deprecated"), (is_system, "syscmd")]);
+    reply.bulk(name.as_bytes());
+    let lists =
+        [!flags.is_empty(), !history.is_empty(), !arguments.is_empty(), !command.subcommands.is_empty()];
+    let lists = lists.iter().filter(|is_there| **is_there).count();
+    reply.map(4 + lists + 2 * usize::from(deprecated.is_some()));
+    pair(reply, "summary", command.summary);
+    pair(reply, "since", command.since);
+    pair(reply, "group", row.group);
+    pair(reply, "complexity", command.complexity);
+    write_flags(reply, "doc_flags", &flags);
+    if let Some((since, instead)) = deprecated {
+        pair(reply, "deprecated_since", since);
+        pair(reply, "replaced_by", instead);
+    }
+    if !history.is_empty() {
+        reply.bulk(b"history");
+        reply.set(history.len());
+        for (version, change) in history {
+            reply.array(2);
+            reply.bulk(version.as_bytes());
+            reply.bulk(change.as_bytes());
+        }
+    }
+    if !arguments.is_empty() {
+        reply.bulk(b"arguments");
+        describe(reply, &arguments);
+    }
+    if !command.subcommands.is_empty() {
+        reply.bulk(b"subcommands");
+        reply.map(command.subcommands.len());
+        row.subcommands().for_each(|sub| document(reply, sub));
+    }
+}
+
+/// Writes the list of arguments.
+fn describe(reply: &mut Writer<'_>, arguments: &[Argument<'_>]) {
+    reply.array(arguments.len());
+    for argument in arguments {
+        let flags = chosen([
+            (argument.is_optional, "optional"),
+            (argument.is_multiple, "multiple"),
+            (argument.repeats_token, "multiple_token"),
+        ]);
+        let texts = [
+            ("token", argument.token),
+            ("since", argument.since),
+            ("deprecated_since", argument.deprecated_since),
+        ];
+        let texts: Vec<(&str, &str)> =
+            texts.into_iter().filter_map(|(name, text)| Some((name, text?))).collect();
+        let lists = usize::from(!flags.is_empty()) + usize::from(!argument.arguments.is_empty());
+        reply.map(2 + usize::from(argument.key_spec.is_some()) + texts.len() + lists);
+        pair(reply, "name", &argument.name);
+        pair(reply, "type", argument.kind.name());
+        if let Some(number) = argument.key_spec {
+            reply.bulk(b"key_spec_index");
+            reply.integer(number.into());
+        }
+        texts.iter().for_each(|(name, text)| pair(reply, name, text));
+        write_flags(reply, "flags", &flags);
+        if !argument.arguments.is_empty() {
+            reply.bulk(b"arguments");
+            describe(reply, &argument.arguments);
+        }
+    }
+}
+
+/// The names whose condition holds.
+fn chosen<const N: usize>(names: [(bool, &'static str); N]) -> Vec<&'static str> {
+    names.into_iter().filter(|(holds, _)| *holds).map(|(_, name)| name).collect()
+}
+
+/// Writes a set of flags under a name; nothing if there is none.
+fn write_flags(reply: &mut Writer<'_>, name: &str, flags: &[&str]) {
+    if !flags.is_empty() {
+        reply.bulk(name.as_bytes());
+        reply.set(flags.len());
+        flags.iter().for_each(|flag| reply.simple(flag));
+    }
+}
+
+fn pair(reply: &mut Writer<'_>, name: &str, value: &str) {
+    reply.bulk(name.as_bytes());
+    reply.bulk(value.as_bytes());
+}

@@ -1,0 +1,175 @@
+//! A row of the table as `COMMAND` tells of it: a command or a subcommand, its full name, its flags and its
+//! ACL categories.
+
+use tarn_resp::Args;
+use tarn_resp::Writer;
+
+use crate::commands;
+use crate::execute::command::Command;
+use crate::execute::context::Context;
+use crate::execute::spec::Flags;
+use crate::execute::table::Found;
+
+/// About so many bytes describe a command.
+const ROW_BYTES: usize = 512;
+
+/// Flags in the order of Redis, with their names.
+const FLAG_NAMES: &[(Flags, &str)] = &[
+    (Flags::WRITE, "write"),
+    (Flags::READONLY, "readonly"),
+    (Flags::DENYOOM, "denyoom"),
+    (Flags::ADMIN, "admin"),
+    (Flags::PUBSUB, "pubsub"),
+    (Flags::NOSCRIPT, "noscript"),
+    (Flags::BLOCKING, "blocking"),
+    (Flags::LOADING, "loading"),
+    (Flags::STALE, "stale"),
+    (Flags::SKIP_MONITOR, "skip_monitor"),
+    (Flags::SKIP_SLOWLOG, "skip_slowlog"),
+    (Flags::FAST, "fast"),
+    (Flags::NO_AUTH, "no_auth"),
+    (Flags::NO_ASYNC_LOADING, "no_async_loading"),
+    (Flags::NO_MULTI, "no_multi"),
+    (Flags::NO_MANDATORY_KEYS, "no_mandatory_keys"),
+    (Flags::MOVABLEKEYS, "movablekeys"),
+    (Flags::ALLOW_BUSY, "allow_busy"),
+];
+
+/// ACL categories in the order of Redis.
+const CATEGORIES: &[&str] = &[
+    "@keyspace",
+    "@read",
+    "@write",
+    "@set",
+    "@sortedset",
+    "@list",
+    "@hash",
+    "@string",
+    "@bitmap",
+    "@hyperloglog",
+    "@geo",
+    "@stream",
+    "@pubsub",
+    "@admin",
+    "@fast",
+    "@slow",
+    "@blocking",
+    "@dangerous",
+    "@connection",
+    "@transaction",
+    "@scripting",
+];
+
+/// Whether clients are told of a flag: who reads and keeps what it has counted is no writer to them.
+fn is_told(flags: Flags, flag: Flags) -> bool {
+    flags.has(flag) && !(flag == Flags::WRITE && flags.has(Flags::READONLY))
+}
+
+/// A command or a subcommand.
+#[derive(Clone, Copy)]
+pub(super) struct Row {
+    /// The group of its family.
+    pub(super) group: &'static str,
+    /// The command that a subcommand is of.
+    pub(super) parent: Option<&'static Command>,
+    /// The command, or the subcommand.
+    pub(super) command: &'static Command,
+}
+
+impl Row {
+    /// Its full name: `config|get`.
+    pub(super) fn name(&self) -> String {
+        let name = self.command.name;
+        self.parent.map_or_else(|| name.to_owned(), |parent| format!("{}|{name}", parent.name))
+    }
+
+    /// Its subcommands.
+    pub(super) fn subcommands(self) -> impl Iterator<Item = Row> {
+        let Row { group, command: parent, .. } = self;
+        parent.subcommands.iter().map(move |command| Row { group, parent: Some(parent), command })
+    }
+
+    /// The names of its flags.
+    pub(super) fn flags(self) -> Vec<&'static str> {
+        let told = FLAG_NAMES.iter().filter(|(flag, _)| is_told(self.command.flags, *flag));
+        told.map(|(_, name)| *name).collect()
+    }
+
+    /// Its ACL categories: those that its flags and the kind of value that its group is about imply, and its
+    /// own.
+    pub(super) fn categories(self) -> Vec<&'static str> {
+        let command = self.command;
+        let group = match self.group {
+            // A container does nothing of its own.
+            _ if !command.subcommands.is_empty() => "",
+            "string" => "@string",
+            "bitmap" => "@bitmap",
+            "list" => "@list",
+            "set" => "@set",
+            "sorted-set" => "@sortedset",
+            "hash" => "@hash",
+            "hyperloglog" => "@hyperloglog",
+            "geo" => "@geo",
+            "stream" => "@stream",
+            "connection" => "@connection",
+            "generic" if command.categories.is_empty() => "@keyspace",
+            _ => "",
+        };
+        let has = |flag| command.flags.has(flag);
+        let implied = |name: &str| match name {
+            "@read" => has(Flags::READONLY) && !has(Flags::SCRIPT),
+            "@write" => is_told(command.flags, Flags::WRITE),
+            "@admin" | "@dangerous" => has(Flags::ADMIN),
+            "@pubsub" => has(Flags::PUBSUB),
+            "@blocking" => has(Flags::BLOCKING),
+            "@fast" => has(Flags::FAST),
+            "@slow" => !has(Flags::FAST),
+            name => name == group,
+        };
+        CATEGORIES.iter().copied().filter(|name| implied(name) || command.categories.contains(name)).collect()
+    }
+}
+
+/// All commands, without their subcommands.
+pub(super) fn rows() -> impl Iterator<Item = Row> {
+    commands::table().all().map(|Found { group, command, .. }| Row { group, parent: None, command })
+}
+
+/// All commands, each before its subcommands.
+pub(super) fn rows_with_subcommands() -> impl Iterator<Item = Row> {
+    rows().flat_map(|row| std::iter::once(row).chain(row.subcommands()))
+}
+
+/// A command by `name` or `name|subcommand`.
+pub(super) fn find(name: &[u8]) -> Option<Row> {
+    let mut parts = name.splitn(2, |&byte| byte == b'|');
+    let Found { group, command, .. } = commands::table().find(parts.next()?)?;
+    Some(match parts.next() {
+        None => Row { group, parent: None, command },
+        Some(sub) => Row { group, parent: Some(command), command: command.subcommand(sub)? },
+    })
+}
+
+/// The rows that arguments from `index` on name, `None` for names of none; all commands if there is no such
+/// argument.
+pub(super) fn named(args: Args<'_>, index: usize) -> Vec<Option<Row>> {
+    match args.len() > index {
+        true => args.tail(index).iter().map(find).collect(),
+        false => rows().map(Some).collect(),
+    }
+}
+
+/// Writes each row, in steps if they are many, as a client may ask for the same ones over and over.
+pub(super) fn reply_rows<T: Copy + 'static>(
+    cx: &mut Context<'_, '_>,
+    rows: Vec<T>,
+    write: fn(&mut Writer<'_>, T),
+) {
+    if !cx.is_long(rows.len(), rows.len() * ROW_BYTES) {
+        return rows.into_iter().for_each(|row| write(&mut cx.reply, row));
+    }
+    cx.run_in_steps(0, async move |steps| {
+        steps.each(rows.into_iter(), write).await;
+        Ok(())
+    });
+}
