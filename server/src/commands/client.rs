@@ -77,7 +77,7 @@ pub(super) const COMMANDS: &[Command] = &[row(
     sub("list", -2, ADMIN, "2.4.0", "Describes the open connections.", list),
     sub("no-evict", 3, ADMIN, "7.0.0", "Spares the connection when memory for clients runs out.", no_evict),
     sub("no-touch", 3, PLAIN, "7.2.0", "Says whether commands count as uses of keys.", no_touch),
-    sub("pause", -3, ADMIN, "3.0.0", "Holds commands back for a while.", pause),
+    sub("pause", -3, ADMIN, "2.9.50", "Holds commands back for a while.", pause),
     sub("reply", 3, PLAIN, "3.2.0", "Says whether replies are sent.", reply),
     sub("setinfo", 4, PLAIN, "7.2.0", "Names the client's library, or its version.", setinfo),
     sub("setname", 3, PLAIN, "2.6.9", "Names the connection.", setname),

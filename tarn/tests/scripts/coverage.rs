@@ -2,11 +2,11 @@
 //! is missing silently.
 
 use crate::client::Client;
-use crate::reply::{Order, Reply};
+use crate::reply::Reply;
 use crate::script::{Action, Script};
 use crate::server::{Kind, Server};
 use libtest_mimic::{Failed, Trial};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The tests of this file.
@@ -19,7 +19,6 @@ pub(crate) fn trials(scripts: &Arc<Vec<Script>>) -> Vec<Trial> {
         trials.push(Trial::test("tarn::every_command_of_redis_is_served_or_listed_as_later", || {
             every_command_of_redis_is_served_or_listed_as_later()
         }));
-        trials.push(Trial::test("tarn::command_info_agrees_with_redis", command_info_agrees_with_redis));
         trials.push(Trial::test("tarn::info_has_every_field_of_redis", info_has_every_field_of_redis));
     }
     trials
@@ -87,92 +86,9 @@ const NOT_IN_REDIS_7_0: [&str; 25] = [
     "\"waitaof\"",
 ];
 
-/// Commands that take another argument since a later version of Redis.
-const LONGER_THAN_IN_REDIS_7_0: [&str; 2] = ["\"zrank\"", "\"zrevrank\""];
-
-/// Name, arity, flags, key positions, categories and key specifications of all commands of Tarn are those of
-/// Redis. Not compared are the hints for clients of clusters, and notes.
-fn command_info_agrees_with_redis() -> Result<(), Failed> {
-    let (of_tarn, of_redis) = (command_info(Kind::Tarn)?, command_info(Kind::Redis)?);
-    let mut problems = Vec::new();
-    // DEBUG takes its subcommands apart by itself in Redis, and no client asks for them.
-    // JSON and FT commands are those of modules.
-    let is_of_module = |name: &str| name.starts_with("\"json.") || name.starts_with("\"ft.");
-    let is_compared = |name: &str| {
-        !name.starts_with("\"debug|") && !is_of_module(name) && !NOT_IN_REDIS_7_0.contains(&name)
-    };
-    for (name, tarn) in of_tarn.iter().filter(|(name, _)| is_compared(name)) {
-        let Some(redis) = of_redis.get(name) else {
-            problems.push(format!("{name}: not a command of Redis 7.0"));
-            continue;
-        };
-        let fields = [
-            "name",
-            "arity",
-            "flags",
-            "first key",
-            "last key",
-            "step",
-            "categories",
-            "hints",
-            "key specifications",
-        ];
-        let is_longer = LONGER_THAN_IN_REDIS_7_0.contains(&name.as_str());
-        let compares = |index: usize| index != 7 && !(index == 1 && is_longer);
-        for (index, field) in fields.iter().enumerate().filter(|(index, _)| compares(*index)) {
-            let (tarn, redis) = (comparable(&tarn[index]), comparable(&redis[index]));
-            if tarn != redis {
-                problems.push(format!(
-                    "{name}: {field}\n  of tarn:  {}\n  of redis: {}",
-                    tarn.line(),
-                    redis.line()
-                ));
-            }
-        }
-    }
-    if problems.is_empty() { Ok(()) } else { Err(problems.join("\n").into()) }
-}
-
-/// The entries of `COMMAND INFO` and of their subcommands, by name.
-fn command_info(kind: Kind) -> Result<BTreeMap<String, Vec<Reply>>, String> {
-    let server = Server::start(kind)?;
-    let mut client = Client::connect(server.address()).map_err(|error| error.to_string())?;
-    let reply = client.ask(&["COMMAND"]).map_err(|error| error.to_string())?;
-    let mut open = vec![reply];
-    let mut entries = BTreeMap::new();
-    while let Some(reply) = open.pop() {
-        let Reply::Array(commands) = reply else {
-            return Err(format!("COMMAND of {} answers {}", kind.name(), reply.line()));
-        };
-        for command in commands {
-            match command {
-                Reply::Array(mut fields) if fields.len() == 10 => {
-                    open.push(fields.remove(9));
-                    entries.insert(fields[0].line().to_ascii_lowercase(), fields);
-                }
-                other => return Err(format!("COMMAND of {} describes {}", kind.name(), other.line())),
-            }
-        }
-    }
-    Ok(entries)
-}
-
-/// The innermost arrays are sets here, and a note says nothing to programs.
-fn comparable(reply: &Reply) -> Reply {
-    let without_notes = match reply {
-        Reply::Array(specs) => Reply::Array(specs.iter().map(without_note).collect()),
-        other => other.clone(),
-    };
-    without_notes.ordered(Order::Sorted)
-}
-
-fn without_note(spec: &Reply) -> Reply {
-    match spec {
-        Reply::Array(parts) if parts.first() == Some(&Reply::Bulk(b"notes".to_vec())) => {
-            Reply::Array(parts[2..].to_vec())
-        }
-        other => other.clone(),
-    }
+/// Whether Redis 7.0 lacks a command.
+pub(crate) fn is_not_in_redis(name: &str) -> bool {
+    NOT_IN_REDIS_7_0.iter().any(|quoted| quoted.trim_matches('"') == name)
 }
 
 /// The fields that programs which watch servers read by name are there.

@@ -16,6 +16,7 @@
 
 mod client;
 mod coverage;
+mod described;
 mod player;
 mod reply;
 mod script;
@@ -86,6 +87,7 @@ fn comparing_trials(scripts: &Arc<Vec<Script>>) -> Vec<Trial> {
         eprintln!("redis-server is not on the PATH: the scripts are played against Tarn alone");
     }
     let mut trials = coverage::trials(scripts);
+    trials.extend(described::trials());
     trials.extend(selfcheck::trials());
     for kind in kinds {
         for (index, script) in scripts.iter().enumerate() {
