@@ -19,6 +19,9 @@ Tarn does not change, stay under that licence.
 
 Reports of the laboratory contain Apache ECharts, which is under Apache-2.0 and has parts under
 BSD-3-Clause and 0BSD: `lab/vendor/echarts.LICENSE` and `lab/vendor/echarts.NOTICE`.
+
+The server contains names of arguments, history and notes of the commands of Redis 7.0, which is under
+BSD-3-Clause: `server/src/commands/reference/redis.LICENSE`.
 ";
 
 /// Writes the page.
