@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use tarn_server::commands::reference::{Entry, entries};
+use tarn_server::commands::reference::{Article, articles};
 use tarn_server::commands::table;
 use tarn_server::execute::command::Command;
 
@@ -81,12 +81,13 @@ const REMARKS: &[(&str, &str)] = &[
     ("script|debug", "replies with an error: there is no debugger"),
 ];
 
-/// How a missing command's row begins, if it has one.
+/// The beginning of the sentence of a row that stands for a missing command.
 const REFUSED: &str = "Not there";
 
 /// The row of a command or a subcommand that is served.
-fn served(entry: &Entry) -> Option<&'static Command> {
-    let (name, sub) = entry.name.split_once('|').map_or((entry.name, None), |(name, sub)| (name, Some(sub)));
+fn served(article: &Article) -> Option<&'static Command> {
+    let (name, sub) =
+        article.name.split_once('|').map_or((article.name, None), |(name, sub)| (name, Some(sub)));
     let command = table().find(name.as_bytes())?.command;
     let row = match sub {
         None => command,
@@ -96,8 +97,8 @@ fn served(entry: &Entry) -> Option<&'static Command> {
 }
 
 /// Its name as clients write it.
-fn written(entry: &Entry) -> String {
-    entry.name.replace('|', " ").to_uppercase()
+fn written(article: &Article) -> String {
+    article.name.replace('|', " ").to_uppercase()
 }
 
 /// The code in the first cells of the table of differences.
@@ -110,26 +111,26 @@ fn cases() -> BTreeSet<String> {
 }
 
 /// Whether a case is about a command. A container does nothing of its own.
-fn differs(entry: &Entry, cases: &BTreeSet<String>) -> bool {
-    let name = written(entry);
-    let is_container = served(entry).is_some_and(|row| !row.subcommands.is_empty());
+fn differs(article: &Article, cases: &BTreeSet<String>) -> bool {
+    let name = written(article);
+    let is_container = served(article).is_some_and(|row| !row.subcommands.is_empty());
     let begin = format!("{name} ");
     cases.iter().any(|case| *case == name || !is_container && case.starts_with(&begin))
 }
 
 /// What Tarn does with a command.
-fn status(entry: &Entry, cases: &BTreeSet<String>) -> String {
+fn status(article: &Article, cases: &BTreeSet<String>) -> String {
     let of = |list: &[(&'static str, &'static str)], name: &str| {
         list.iter().find(|(of, _)| *of == name).map(|(_, text)| *text)
     };
-    if served(entry).is_none() {
-        let container = entry.name.split('|').next().unwrap();
-        let why = of(MISSING, entry.name).or_else(|| of(MISSING, container));
-        let why = why.or_else(|| of(MISSING_GROUPS, entry.group)).unwrap_or("not built yet");
+    if served(article).is_none() {
+        let container = article.name.split('|').next().unwrap();
+        let why = of(MISSING, article.name).or_else(|| of(MISSING, container));
+        let why = why.or_else(|| of(MISSING_GROUPS, article.group)).unwrap_or("not built yet");
         return format!("no: {why}");
     }
-    let differs = if differs(entry, cases) { ", [differs](compatibility.md)" } else { "" };
-    let remark = of(REMARKS, entry.name).map(|remark| format!("; {remark}")).unwrap_or_default();
+    let differs = if differs(article, cases) { ", [differs](compatibility.md)" } else { "" };
+    let remark = of(REMARKS, article.name).map(|remark| format!("; {remark}")).unwrap_or_default();
     format!("yes{differs}{remark}")
 }
 
@@ -139,27 +140,30 @@ fn numbers(version: &str) -> (u32, u32) {
     (numbers.next().unwrap(), numbers.next().unwrap_or(u32::MAX))
 }
 
-fn count(page: &mut String, name: &str, is_in: impl Fn(&Entry) -> bool) {
-    let all: Vec<&Entry> = entries().iter().filter(|entry| is_in(entry)).collect();
-    let there = all.iter().filter(|entry| served(entry).is_some()).count();
+fn count(page: &mut String, name: &str, is_in: impl Fn(&Article) -> bool) {
+    let all: Vec<&Article> = articles().iter().filter(|article| is_in(article)).collect();
+    let there = all.iter().filter(|article| served(article).is_some()).count();
     writeln!(page, "| {name} | {} | {there} |", all.len()).unwrap();
 }
 
 fn page() -> String {
     let (mut page, cases) = (HEAD.to_owned(), cases());
     for (name, newest) in VERSIONS {
-        count(&mut page, name, |entry| entry.redis.is_some_and(|first| numbers(first) <= numbers(newest)));
+        count(&mut page, name, |article| {
+            article.redis.is_some_and(|first| numbers(first) <= numbers(newest))
+        });
     }
-    count(&mut page, "Valkey 9", |entry| entry.valkey.is_some());
-    count(&mut page, "Tarn alone", |entry| entry.redis.is_none() && entry.valkey.is_none());
+    count(&mut page, "Valkey 9", |article| article.valkey.is_some());
+    count(&mut page, "Tarn alone", |article| article.redis.is_none() && article.valkey.is_none());
     let mut group = "";
-    for entry in entries() {
-        if entry.group != group {
-            group = entry.group;
+    for article in articles() {
+        if article.group != group {
+            group = article.group;
             write!(page, "\n## {group}\n\n{COLUMNS}").unwrap();
         }
-        let (redis, valkey) = (entry.redis.unwrap_or("–"), entry.valkey.unwrap_or("–"));
-        writeln!(page, "| `{}` | {redis} | {valkey} | {} |", written(entry), status(entry, &cases)).unwrap();
+        let (redis, valkey) = (article.redis.unwrap_or("–"), article.valkey.unwrap_or("–"));
+        writeln!(page, "| `{}` | {redis} | {valkey} | {} |", written(article), status(article, &cases))
+            .unwrap();
     }
     page
 }
@@ -185,16 +189,16 @@ fn the_page_of_commands_says_what_their_table_says() {
 
 #[test]
 fn reasons_are_of_commands_that_are_missing_and_remarks_of_those_that_are_there() {
-    let find = |name: &str| entries().iter().find(|entry| entry.name == name);
-    for (name, _) in MISSING {
-        assert!(find(name).is_some_and(|entry| served(entry).is_none()), "{name} is no missing command");
+    let find = |name: &str| articles().iter().find(|article| article.name == name);
+    for &(name, _) in MISSING {
+        assert!(find(name).is_some_and(|article| served(article).is_none()), "{name} is no missing command");
     }
-    for (name, _) in REMARKS {
-        assert!(find(name).is_some_and(|entry| served(entry).is_some()), "{name} is not served");
+    for &(name, _) in REMARKS {
+        assert!(find(name).is_some_and(|article| served(article).is_some()), "{name} is not served");
     }
     for (group, _) in MISSING_GROUPS {
-        let is_missing = |entry: &Entry| entry.group == *group && served(entry).is_none();
-        assert!(entries().iter().any(is_missing), "nothing of {group} is missing");
+        let is_missing = |article: &Article| article.group == *group && served(article).is_none();
+        assert!(articles().iter().any(is_missing), "nothing of {group} is missing");
     }
 }
 
@@ -203,6 +207,6 @@ fn a_case_is_about_the_command_that_it_names() {
     let cases: BTreeSet<String> =
         ["OBJECT ENCODING", "XADD", "LPOS", "CONFIG"].into_iter().map(str::to_owned).collect();
     let named: Vec<&str> =
-        entries().iter().filter(|entry| differs(entry, &cases)).map(|entry| entry.name).collect();
+        articles().iter().filter(|article| differs(article, &cases)).map(|article| article.name).collect();
     assert_eq!(named, ["object|encoding", "lpos", "xadd", "config"]);
 }

@@ -4,7 +4,7 @@ use tarn_resp::Args;
 use tarn_resp::Writer;
 
 use crate::commands::command_row::{Row, named, reply_rows};
-use crate::commands::reference::{self, Argument, Entry};
+use crate::commands::reference::{self, Argument, Article};
 use crate::error::CommandError;
 use crate::execute::context::Context;
 
@@ -19,11 +19,11 @@ pub(super) fn docs<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), C
 /// Writes the name of a command, and what is to be known of it.
 fn document(reply: &mut Writer<'_>, row: Row) {
     let (command, name) = (row.command, row.name());
-    let entry = reference::find(&name);
-    let arguments = entry.map(Entry::arguments).unwrap_or_default();
-    let history = entry.map_or(&[][..], |entry| entry.history.as_slice());
-    let deprecated = entry.and_then(|entry| entry.deprecated);
-    let is_system = entry.is_some_and(|entry| entry.is_system);
+    let article = reference::find(&name);
+    let arguments = article.map(Article::arguments).unwrap_or_default();
+    let history = article.map_or(&[][..], |article| article.history.as_slice());
+    let deprecated = article.and_then(|article| article.deprecated);
+    let is_system = article.is_some_and(|article| article.is_system);
     let flags = chosen([(deprecated.is_some(), "deprecated"), (is_system, "syscmd")]);
     reply.bulk(name.as_bytes());
     let lists =

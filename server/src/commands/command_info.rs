@@ -57,7 +57,7 @@ fn key_range(command: &Command) -> (i64, i64, i64) {
 
 fn describe(reply: &mut Writer<'_>, row: Row) {
     let (command, name) = (row.command, row.name());
-    let entry = reference::find(&name);
+    let article = reference::find(&name);
     reply.array(10);
     reply.bulk(name.as_bytes());
     reply.integer(command.arity.into());
@@ -69,12 +69,12 @@ fn describe(reply: &mut Writer<'_>, row: Row) {
     let categories = row.categories();
     reply.set(categories.len());
     categories.iter().for_each(|category| reply.simple(category));
-    let tips = entry.map_or(&[][..], |entry| entry.tips.as_slice());
+    let tips = article.map_or(&[][..], |article| article.tips.as_slice());
     reply.set(tips.len());
     tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     reply.set(command.keys.len() + command.channels.len());
     for (number, spec) in command.keys.iter().chain(command.channels).enumerate() {
-        describe_keys(reply, spec, entry.and_then(|entry| entry.note(number)));
+        describe_keys(reply, spec, article.and_then(|article| article.note(number)));
     }
     reply.set(command.subcommands.len());
     row.subcommands().for_each(|sub| describe(reply, sub));

@@ -51,7 +51,7 @@ const GROUPS: &[(&str, &str)] = &[
 
 /// A command or a subcommand.
 #[derive(Debug)]
-pub struct Entry {
+pub struct Article {
     /// Its full name: `get`, `config|get`.
     pub name: &'static str,
     /// Its group.
@@ -74,42 +74,42 @@ pub struct Entry {
     notes: Vec<(usize, &'static str)>,
 }
 
-/// All entries.
+/// All articles.
 struct Reference {
-    entries: Vec<Entry>,
+    articles: Vec<Article>,
     /// Their places, by name.
     by_name: HashMap<&'static str, usize>,
 }
 
 static REFERENCE: LazyLock<Reference> = LazyLock::new(|| {
-    let entries = read().expect("the reference is well-formed, as a test says");
-    let by_name = entries.iter().enumerate().map(|(at, entry)| (entry.name, at)).collect();
-    Reference { entries, by_name }
+    let articles = read().expect("the reference is well-formed, as a test says");
+    let by_name = articles.iter().enumerate().map(|(at, article)| (article.name, at)).collect();
+    Reference { articles, by_name }
 });
 
-/// All entries, by group and name.
-pub fn entries() -> &'static [Entry] {
-    &REFERENCE.entries
+/// All articles, by group and name.
+pub fn articles() -> &'static [Article] {
+    &REFERENCE.articles
 }
 
-/// The entry of a command by its full name, in lower case.
-pub fn find(name: &str) -> Option<&'static Entry> {
-    REFERENCE.by_name.get(name).map(|at| &REFERENCE.entries[*at])
+/// The article of a command by its full name, in lower case.
+pub fn find(name: &str) -> Option<&'static Article> {
+    REFERENCE.by_name.get(name).map(|at| &REFERENCE.articles[*at])
 }
 
-/// The entries of all groups; the first line that is none, if there is one.
-fn read() -> Result<Vec<Entry>, String> {
-    let mut entries: Vec<Entry> = Vec::new();
+/// The articles of all groups; the first line that is none, if there is one.
+fn read() -> Result<Vec<Article>, String> {
+    let mut articles: Vec<Article> = Vec::new();
     for (group, text) in GROUPS {
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let is_read = match line.strip_prefix("  ") {
-                None => Entry::of(group, line).map(|entry| entries.push(entry)),
-                Some(line) => entries.last_mut().and_then(|entry| entry.add(line)),
+                None => Article::of(group, line).map(|article| articles.push(article)),
+                Some(line) => articles.last_mut().and_then(|article| article.add(line)),
             };
             is_read.ok_or_else(|| format!("{group}: {line}"))?;
         }
     }
-    Ok(entries)
+    Ok(articles)
 }
 
 /// A version, which `-` is none.
@@ -117,13 +117,13 @@ fn version(word: &str) -> Option<&str> {
     (word != "-").then_some(word)
 }
 
-impl Entry {
-    /// The entry that begins with this line.
-    fn of(group: &'static str, line: &'static str) -> Option<Entry> {
+impl Article {
+    /// The article that begins with this line.
+    fn of(group: &'static str, line: &'static str) -> Option<Article> {
         let mut words = line.split(' ');
         let (name, redis) = (words.next()?, version(words.next()?));
         let valkey = words.next().map_or(redis, version);
-        words.next().is_none().then_some(Entry {
+        words.next().is_none().then_some(Article {
             name,
             group,
             redis,
@@ -208,35 +208,39 @@ mod tests {
     fn the_reference_is_well_formed() {
         assert_eq!(read().err(), None);
         let mut names = HashSet::new();
-        for entry in entries() {
-            assert!(names.insert(entry.name), "{} stands twice", entry.name);
-            assert!(!entry.name.is_empty() && entry.name == entry.name.to_lowercase(), "{}", entry.name);
-            if let Some(text) = entry.arguments {
-                assert!(arguments::parse(text).is_some(), "{}: {text}", entry.name);
+        for article in articles() {
+            assert!(names.insert(article.name), "{} stands twice", article.name);
+            assert!(
+                !article.name.is_empty() && article.name == article.name.to_lowercase(),
+                "{}",
+                article.name
+            );
+            if let Some(text) = article.arguments {
+                assert!(arguments::parse(text).is_some(), "{}: {text}", article.name);
             }
-            if let Some((container, _)) = entry.name.split_once('|') {
-                assert!(find(container).is_some(), "{} is of no command", entry.name);
+            if let Some((container, _)) = article.name.split_once('|') {
+                assert!(find(container).is_some(), "{} is of no command", article.name);
             }
             let versions =
-                entry.redis.iter().chain(&entry.valkey).chain(entry.history.iter().map(|(of, _)| of));
-            versions.for_each(|version| assert_eq!(numbers(version).len(), 3, "{}: {version}", entry.name));
-            assert!(entry.tips.iter().all(|tip| !tip.is_empty()), "{}", entry.name);
+                article.redis.iter().chain(&article.valkey).chain(article.history.iter().map(|(of, _)| of));
+            versions.for_each(|version| assert_eq!(numbers(version).len(), 3, "{}: {version}", article.name));
+            assert!(article.tips.iter().all(|tip| !tip.is_empty()), "{}", article.name);
         }
-        assert!(entries().len() > 500, "{}", entries().len());
+        assert!(articles().len() > 500, "{}", articles().len());
     }
 
     #[test]
     fn a_group_is_in_alphabetical_order() {
-        for pair in entries().windows(2).filter(|pair| pair[0].group == pair[1].group) {
+        for pair in articles().windows(2).filter(|pair| pair[0].group == pair[1].group) {
             assert!(pair[0].name < pair[1].name, "{} stands before {}", pair[0].name, pair[1].name);
         }
     }
 
     #[test]
     fn arguments_have_names_and_parts_as_their_kind_says() {
-        for entry in entries() {
-            for argument in all_of(&entry.arguments()) {
-                let name = format!("{} of {}", argument.name, entry.name);
+        for article in articles() {
+            for argument in all_of(&article.arguments()) {
+                let name = format!("{} of {}", argument.name, article.name);
                 assert!(!argument.name.is_empty(), "{name}");
                 let has_parts = matches!(argument.kind, Kind::Block | Kind::OneOf);
                 assert_eq!(has_parts, !argument.arguments.is_empty(), "{name}");
@@ -249,9 +253,9 @@ mod tests {
     #[test]
     fn every_served_command_is_in_the_reference() {
         for (name, command) in served() {
-            let entry = find(&name).unwrap_or_else(|| panic!("{name} has no entry"));
-            let is_of_redis = entry.group != "json" && entry.group != "search";
-            let first = entry.redis.or(entry.valkey).filter(|_| is_of_redis && name != "backup");
+            let article = find(&name).unwrap_or_else(|| panic!("{name} has no article"));
+            let is_of_redis = article.group != "json" && article.group != "search";
+            let first = article.redis.or(article.valkey).filter(|_| is_of_redis && name != "backup");
             assert!(first.is_none_or(|first| command.since == first), "{name} is there since {first:?}");
         }
     }
@@ -259,13 +263,13 @@ mod tests {
     #[test]
     fn arguments_name_only_groups_of_keys_that_there_are() {
         for (name, command) in served() {
-            let entry = find(&name).unwrap();
+            let article = find(&name).unwrap();
             let groups = command.keys.len();
-            for argument in all_of(&entry.arguments()) {
+            for argument in all_of(&article.arguments()) {
                 let is_there = argument.key_spec.is_none_or(|number| (number as usize) < groups);
                 assert!(is_there, "{} of {name}", argument.name);
             }
-            assert!(entry.notes.iter().all(|(number, _)| *number < groups), "the notes of {name}");
+            assert!(article.notes.iter().all(|(number, _)| *number < groups), "the notes of {name}");
         }
     }
 
