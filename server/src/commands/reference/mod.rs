@@ -179,6 +179,11 @@ mod tests {
     use crate::execute::table::Found;
     use std::collections::HashSet;
 
+    /// Groups of which only names and versions are known.
+    const NOT_DESCRIBED: [&str; 4] = ["array", "vector-set", "time-series", "probabilistic"];
+    /// Groups whose rows have the versions of modules.
+    const OF_MODULES: [&str; 2] = ["json", "search"];
+
     /// The served commands and their subcommands, with their full names.
     fn served() -> impl Iterator<Item = (String, &'static Command)> {
         table().all().flat_map(|Found { command, .. }| {
@@ -254,8 +259,10 @@ mod tests {
     fn every_served_command_is_in_the_reference() {
         for (name, command) in served() {
             let article = find(&name).unwrap_or_else(|| panic!("{name} has no article"));
-            let is_of_redis = article.group != "json" && article.group != "search";
-            let first = article.redis.or(article.valkey).filter(|_| is_of_redis && name != "backup");
+            let is_of_module = OF_MODULES.contains(&article.group) || NOT_DESCRIBED.contains(&article.group);
+            // That of Redis is another command.
+            let is_compared = !is_of_module && name != "backup";
+            let first = article.redis.or(article.valkey).filter(|_| is_compared);
             assert!(first.is_none_or(|first| command.since == first), "{name} is there since {first:?}");
         }
     }
@@ -276,9 +283,10 @@ mod tests {
     #[test]
     fn a_command_of_so_many_arguments_is_described_with_as_many() {
         for (name, command) in served().filter(|(_, command)| command.arity > 0) {
-            let words = 1 + name.matches('|').count();
-            let most = most(&find(&name).unwrap().arguments()).map(|most| words + most);
-            assert_eq!(most, Some(command.arity as usize), "{name}");
+            let (article, words) = (find(&name).unwrap(), 1 + name.matches('|').count());
+            let most = most(&article.arguments()).map(|most| words + most);
+            let is_right = most == Some(command.arity as usize);
+            assert!(is_right || NOT_DESCRIBED.contains(&article.group), "{name} takes {most:?} words");
         }
     }
 
