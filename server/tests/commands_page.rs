@@ -22,8 +22,8 @@ Every command and subcommand of Redis up to 8.10 and of Valkey up to 9, and thos
 
 - *Redis* and *Valkey*: the first version that has it. What Redis 8 took over from modules counts as 8.0.0.
 - *Tarn*: *yes*; *yes, differs*, if [compatibility.md](compatibility.md) has a case about it; or *no*, and
-  why. Options may be newer than their command: `COMMAND DOCS` tells those that Tarn takes, with their
-  versions. [json.md](json.md) and [search.md](search.md) have what differs in `JSON.*` and `FT.*`.
+  why. *without* names options that newer versions of Redis or Valkey have and Tarn does not take yet.
+  [json.md](json.md) and [search.md](search.md) have what differs in `JSON.*` and `FT.*`.
 
 A command that Tarn does not have is refused as an unknown one, or by an error that says what is missing.
 
@@ -131,7 +131,20 @@ fn status(article: &Article, cases: &BTreeSet<String>) -> String {
     }
     let differs = if differs(article, cases) { ", [differs](compatibility.md)" } else { "" };
     let remark = of(REMARKS, article.name).map(|remark| format!("; {remark}")).unwrap_or_default();
-    format!("yes{differs}{remark}")
+    format!("yes{differs}{}{remark}", without(article))
+}
+
+/// The options of newer versions that Tarn does not take, behind them the version of each.
+fn without(article: &Article) -> String {
+    let (mut text, missing) = (String::new(), article.missing());
+    for (at, (word, version)) in missing.iter().enumerate() {
+        text += if at == 0 { "; without " } else { " " };
+        write!(text, "`{word}`").unwrap();
+        if missing.get(at + 1).is_none_or(|(_, next)| next != version) {
+            write!(text, " ({version})").unwrap();
+        }
+    }
+    text
 }
 
 /// The first and the second number of a version.

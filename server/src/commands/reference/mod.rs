@@ -8,6 +8,7 @@
 //! ```text
 //!   set 1.0.0                            its name; the versions of Redis and of Valkey, or one for both
 //!     args: key@0 value GET?>6.2.0       its arguments, in the notation of `arguments.rs`
+//!     later: key value NX?>8.4.0 …     its arguments in newer versions, if not all are taken here
 //!     6.2.0: Added the `GET` option.     its history
 //!     tips: request_policy:all_shards    hints for clients of clusters
 //!     note 0: RW due to `GET`            a note on a group of its keys, by the number of that
@@ -70,6 +71,8 @@ pub struct Article {
     pub is_system: bool,
     /// In their notation.
     arguments: Option<&'static str>,
+    /// Those of newer versions, if there are some that are not taken here.
+    later: Option<&'static str>,
     /// Notes on groups of keys, by number.
     notes: Vec<(usize, &'static str)>,
 }
@@ -133,6 +136,7 @@ impl Article {
             deprecated: None,
             is_system: false,
             arguments: None,
+            later: None,
             notes: Vec::new(),
         })
     }
@@ -149,6 +153,7 @@ impl Article {
             Some(("deprecated", version)) => self.deprecated = Some((version, text)),
             Some(_) => return None,
             None if head == "args" => self.arguments = Some(text),
+            None if head == "later" => self.later = Some(text),
             None if head == "tips" => self.tips.extend(text.split(' ')),
             None if head.starts_with(|first: char| first.is_ascii_digit()) => self.history.push((head, text)),
             None => return None,
@@ -158,14 +163,41 @@ impl Article {
 
     /// Its arguments; none if it takes none, or is described without.
     pub fn arguments(&self) -> Vec<Argument<'static>> {
-        let parse = |text| arguments::parse(text).expect("the arguments are well-formed, as a test says");
-        self.arguments.map(parse).unwrap_or_default()
+        parsed(self.arguments)
+    }
+
+    /// The words of newer versions that it does not take here, each with the version.
+    pub fn missing(&self) -> Vec<(&'static str, &'static str)> {
+        let taken = words(&self.arguments(), None);
+        let later = words(&parsed(self.later), None);
+        let missing = later.into_iter().filter(|(word, _)| taken.iter().all(|(taken, _)| taken != word));
+        missing.filter_map(|(word, since)| Some((word, since?))).collect()
     }
 
     /// The note on a group of its keys, by the number of that.
     pub fn note(&self, group: usize) -> Option<&'static str> {
         self.notes.iter().find(|(number, _)| *number == group).map(|(_, text)| *text)
     }
+}
+
+/// The arguments of a text in their notation.
+fn parsed(text: Option<&'static str>) -> Vec<Argument<'static>> {
+    let parse = |text| arguments::parse(text).expect("the arguments are well-formed, as a test says");
+    text.map(parse).unwrap_or_default()
+}
+
+/// The words of arguments, each with the version that has it first, if that is newer than the command.
+fn words(
+    arguments: &[Argument<'static>],
+    since: Option<&'static str>,
+) -> Vec<(&'static str, Option<&'static str>)> {
+    let mut found = Vec::new();
+    for argument in arguments {
+        let since = argument.since.or(since);
+        found.extend(argument.token.map(|token| (token, since)));
+        found.extend(words(&argument.arguments, since));
+    }
+    found
 }
 
 #[cfg(test)]
@@ -220,7 +252,7 @@ mod tests {
                 "{}",
                 article.name
             );
-            if let Some(text) = article.arguments {
+            for text in article.arguments.iter().chain(&article.later) {
                 assert!(arguments::parse(text).is_some(), "{}: {text}", article.name);
             }
             if let Some((container, _)) = article.name.split_once('|') {
@@ -253,6 +285,18 @@ mod tests {
                 assert!(!argument.repeats_token || argument.token.is_some(), "{name}");
             }
         }
+    }
+
+    #[test]
+    fn newer_versions_take_what_is_taken_here_and_more() {
+        for article in articles().iter().filter(|article| article.later.is_some()) {
+            let later = words(&parsed(article.later), None);
+            for (taken, _) in words(&article.arguments(), None) {
+                assert!(later.iter().any(|(word, _)| *word == taken), "{taken} of {}", article.name);
+            }
+            assert!(!article.missing().is_empty(), "all arguments of {} are taken by now", article.name);
+        }
+        assert!(find("get").unwrap().missing().is_empty());
     }
 
     #[test]
