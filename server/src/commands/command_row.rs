@@ -10,8 +10,8 @@ use crate::execute::context::Context;
 use crate::execute::spec::Flags;
 use crate::execute::table::Found;
 
-/// About so many bytes describe a command.
-const ROW_BYTES: usize = 512;
+/// About so many bytes describe a command, its subcommands counted with it. All commands together are many.
+const ROW_BYTES: usize = 1024;
 
 /// Flags in the order of Redis, with their names.
 const FLAG_NAMES: &[(Flags, &str)] = &[
