@@ -110,3 +110,34 @@ fn pair(reply: &mut Writer<'_>, name: &str, value: &str) {
     reply.bulk(name.as_bytes());
     reply.bulk(value.as_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::command_row::{find, replies, rows};
+    use tarn_resp::{Frame, Protocol};
+
+    #[test]
+    fn a_command_is_documented_by_its_name_and_a_map() {
+        for row in rows() {
+            let documented = replies(Protocol::Resp2, |reply| document(reply, row));
+            let [name, Frame::Array(fields)] = documented.as_slice() else { panic!("{documented:?}") };
+            assert_eq!((name, fields.len() % 2), (&Frame::bulk(row.name()), 0));
+            let documented = replies(Protocol::Resp3, |reply| document(reply, row));
+            let [name, Frame::Map(pairs)] = documented.as_slice() else { panic!("{documented:?}") };
+            assert_eq!((name, 2 * pairs.len()), (&Frame::bulk(row.name()), fields.len()));
+        }
+    }
+
+    #[test]
+    fn what_replaces_a_command_is_told_before_its_arguments() {
+        let row = find(b"getset").expect("it is served");
+        let documented = replies(Protocol::Resp3, |reply| document(reply, row));
+        let [_, Frame::Map(pairs)] = documented.as_slice() else { panic!("{documented:?}") };
+        let fields =
+            ["summary", "since", "group", "complexity", "doc_flags", "deprecated_since", "replaced_by"];
+        let told: Vec<Frame> = pairs.iter().map(|(name, _)| name.clone()).collect();
+        let expected: Vec<Frame> = fields.into_iter().chain(["arguments"]).map(Frame::bulk).collect();
+        assert_eq!(told, expected);
+    }
+}

@@ -144,3 +144,25 @@ fn numbers(reply: &mut Writer<'_>, pairs: &[(&str, i64)]) {
         reply.integer(*number);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::command_row::{replies, rows};
+    use tarn_resp::{Frame, Protocol};
+
+    #[test]
+    fn a_command_is_described_by_ten_fields() {
+        for row in rows() {
+            let described = [Protocol::Resp2, Protocol::Resp3]
+                .map(|protocol| replies(protocol, |reply| describe(reply, row)));
+            for fields in described {
+                let [Frame::Array(fields)] = fields.as_slice() else {
+                    panic!("{} is {fields:?}", row.name())
+                };
+                assert_eq!(fields.len(), 10, "{}", row.name());
+                assert_eq!(fields[0], Frame::bulk(row.name()));
+            }
+        }
+    }
+}

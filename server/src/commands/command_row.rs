@@ -173,3 +173,37 @@ pub(super) fn reply_rows<T: Copy + 'static>(
         Ok(())
     });
 }
+
+/// The replies that `write` writes, read back.
+#[cfg(test)]
+pub(super) fn replies(
+    protocol: tarn_resp::Protocol,
+    write: impl FnOnce(&mut Writer<'_>),
+) -> Vec<tarn_resp::Frame> {
+    let (mut bytes, mut decoder) = (Vec::new(), tarn_resp::FrameDecoder::default());
+    write(&mut Writer::new(&mut bytes, protocol));
+    let (mut replies, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
+        let reply = decoder.decode(&bytes, &mut at).expect("a reply is well-formed");
+        replies.push(reply.expect("a reply is as long as its headers say"));
+    }
+    replies
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_found_by_its_full_name_in_any_case() {
+        for row in rows_with_subcommands() {
+            for name in [row.name(), row.name().to_uppercase()] {
+                let found = find(name.as_bytes()).map(|found| found.command as *const Command);
+                assert_eq!(found, Some(row.command as *const Command), "{name}");
+            }
+        }
+        for name in ["", "|", "get|", "|get", "get|get", "config|nosuch", "config|get|get", "config get"] {
+            assert!(find(name.as_bytes()).is_none(), "{name:?}");
+        }
+    }
+}
