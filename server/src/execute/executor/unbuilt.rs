@@ -123,6 +123,7 @@ pub(super) fn unbuilt(name: &[u8]) -> Option<CommandError> {
 mod tests {
     use super::*;
     use crate::commands;
+    use crate::commands::reference::articles;
 
     #[test]
     fn commands_that_are_not_built_are_refused_by_what_they_are_of() {
@@ -150,6 +151,16 @@ mod tests {
                 let name = format!("{}{command}", kind.prefix);
                 assert!(commands::table().find(name.as_bytes()).is_none(), "{name}");
             }
+        }
+    }
+
+    #[test]
+    fn each_command_of_the_reference_is_built_or_refused_as_one_that_is_not() {
+        let groups = ["vector-set", "probabilistic"];
+        for article in articles().iter().filter(|article| groups.contains(&article.group)) {
+            let name = article.name.as_bytes();
+            let is_built = commands::table().find(name).is_some();
+            assert_ne!(is_built, unbuilt(name).is_some(), "{}", article.name);
         }
     }
 }
