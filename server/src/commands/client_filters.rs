@@ -248,11 +248,8 @@ impl<'a> ClientFilter<'a> {
             at += 2;
             match name {
                 "id" => {
-                    let ids = if is_negated {
-                        &mut filter.without_ids
-                    } else {
-                        filter.ids.get_or_insert_with(Vec::new)
-                    };
+                    let ids =
+                        if is_negated { &mut filter.without_ids } else { filter.ids.get_or_insert_default() };
                     at += take_ids(words.tail(at - 1), kills, ids)? - 1;
                 }
                 "maxage" => filter.age_min = Some(seconds(value, name)?),

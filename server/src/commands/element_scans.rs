@@ -48,7 +48,7 @@ pub(super) fn asks_for_names(word: &[u8], kind: Option<Kind>) -> Result<bool, Co
     match ALONE.iter().find(|(option, ..)| word.eq_ignore_ascii_case(option)) {
         None => Ok(false),
         Some((_, scanned, _)) if kind == Some(*scanned) => Ok(true),
-        Some((_, _, error)) => Err(CommandError::text(*error)),
+        Some((_, _, error)) => Err(CommandError::text(error)),
     }
 }
 
