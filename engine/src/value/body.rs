@@ -379,15 +379,13 @@ impl Body {
 
     /// Gives an element of a stream a value; the `Lsn` that it had. REQUIRES: it is sound.
     pub(crate) fn stream_put(&mut self, name: &[u8], value: &[u8], lsn: Lsn) -> Option<Lsn> {
-        if let Some(element::Name::Pending(group, id)) = element::Name::parse(name)
-            && let Some((_, _, consumer)) = element::read_pending(value)
-        {
-            let former = self.consumer_of(name);
-            if former.as_deref() != Some(consumer) {
+        if let Some(derived) = element::derived_of(name, value) {
+            let former = self.derived_of(name);
+            if former.as_ref() != Some(&derived) {
                 if let Some(former) = former {
-                    self.remove(&element::owned_name(group, &former, id));
+                    self.remove(&former);
                 }
-                self.stream_put_alone(&element::owned_name(group, consumer, id), &[], lsn);
+                self.stream_put_alone(&derived, &[], lsn);
             }
         }
         self.stream_put_alone(name, value, lsn)
@@ -403,19 +401,20 @@ impl Body {
         old
     }
 
-    /// The consumer of the pending entry with this name.
-    fn consumer_of(&self, name: &[u8]) -> Option<Vec<u8>> {
+    /// The name of what follows from the element of this name that is there.
+    fn derived_of(&self, name: &[u8]) -> Option<element::NameBytes> {
         let ValueRef::Stream(stream) = self.value() else { return None };
+        if !element::has_derived(name) {
+            return None;
+        }
         let item = stream.form.find(name)?;
-        element::read_pending(item.value).map(|(_, _, consumer)| consumer.to_vec())
+        element::derived_of(name, item.value)
     }
 
     /// Takes out an element of a stream; the `Lsn` that it had.
     pub(crate) fn stream_remove(&mut self, name: &[u8]) -> Option<Lsn> {
-        if let Some(element::Name::Pending(group, id)) = element::Name::parse(name)
-            && let Some(consumer) = self.consumer_of(name)
-        {
-            self.remove(&element::owned_name(group, &consumer, id));
+        if let Some(derived) = self.derived_of(name) {
+            self.remove(&derived);
         }
         self.remove(name)
     }

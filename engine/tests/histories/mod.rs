@@ -88,6 +88,10 @@ fn text_of_stream(stream: StreamRef<'_>) -> String {
             all += &format!("{} {} {owned:?} ", text(group.name()), text(&consumer));
         }
     }
+    for producer in stream.producers() {
+        let messages: Vec<_> = producer.messages().collect();
+        all += &format!("{} {messages:?} ", text(producer.name()));
+    }
     all
 }
 
@@ -110,7 +114,7 @@ pub(crate) fn stream_change(elements: u16, rng: &mut SmallRng) -> Change<'static
     let group = format!("g{}", rng.random_range(0..elements.div_ceil(4).max(1)) % 3).into_bytes();
     let consumer = consumer_name(rng.random());
     let text: [u8; 3] = rng.random();
-    match rng.random_range(0..26) {
+    match rng.random_range(0..31) {
         0 => any_head(rng),
         1 => Change::StreamGroupRemove { group: group.into() },
         2..4 => Change::StreamTrim { below: id },
@@ -130,6 +134,13 @@ pub(crate) fn stream_change(elements: u16, rng: &mut SmallRng) -> Change<'static
             let pending = stream::Pending { id, consumer: &consumer, delivered, deliveries };
             element::put_pending(&group, &pending)
         }
+        19 => {
+            let (duration_s, added) = (rng.random_range(1..9), rng.random_range(0..9));
+            let how = stream::Idempotence { duration_s, messages_max: 3, added, duplicates: 1, forgotten: 0 };
+            element::put_idempotence(&how)
+        }
+        20..23 => element::put_message(&consumer, &[b'm', text[0] % 8], rng.random_range(0..20), id),
+        23 => element::remove_message(&consumer, &[b'm', text[0] % 8]),
         _ => element::put_entry(id, rng.random_range(0..300), [(&b"field"[..], &text[..])].into_iter()),
     }
 }

@@ -8,7 +8,7 @@ use tarn_engine::log::{Compression, Group, LogOptions, SyncMode};
 use tarn_engine::record::{Change, Kind, Lsn, Side, Write};
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::value::ImageBuilder;
-use tarn_engine::value::stream::{GroupState, Pending, StreamHead, StreamId, element};
+use tarn_engine::value::stream::{GroupState, Idempotence, Pending, StreamHead, StreamId, element};
 
 use crate::changes::layout;
 
@@ -101,6 +101,7 @@ fn groups() -> Vec<Vec<Write<'static>>> {
         key(0, "x", element::put_entry(id(ms), ms, fields.into_iter()))
     };
     let pending = Pending { id: id(3), consumer: b"c", delivered: 1 << 41, deliveries: 1 };
+    let how = Idempotence { duration_s: 100, messages_max: 100, added: 1, duplicates: 0, forgotten: 0 };
     let push = |element| Change::ListPush { side: Side::Back, element: bytes(element) };
     vec![
         vec![key(0, "s", Change::Put { value: bytes("a string"), expiry: None })],
@@ -142,6 +143,11 @@ fn groups() -> Vec<Vec<Write<'static>>> {
         ],
         vec![key(0, "x", element::remove_entry(id(2))), key(0, "x", element::remove_pending(b"g", id(3)))],
         vec![key(0, "x", Change::StreamGroupRemove { group: bytes("g") })],
+        vec![
+            key(0, "x", element::put_idempotence(&how)),
+            key(0, "x", element::put_message(b"p", b"m", 1, id(3))),
+        ],
+        vec![key(0, "x", element::remove_message(b"p", b"m"))],
         vec![Write::Swap { a: 0, b: 3 }],
         vec![key(2, "z", Change::ZSetRemove { member: bytes("m") })],
         vec![key(1, "i", Change::Image { kind: Kind::Hash, elements, expiry: Some(1 << 41), sticky: true })],

@@ -3,6 +3,9 @@
 //! ```text
 //! name                                                 value
 //! 0                                                    head: last ID, entries added, greatest removed ID
+//! 0 1                                                  idempotence: how messages of producers are remembered
+//! 0 2 [len][producer] 0 [message]                      message: ordinal, ID of its entry
+//! 0 2 [len][producer] 1 [ordinal][ms][message]         nothing; lists messages by age; derived
 //! 1 [len][group] 0                                     group: last delivered ID, entries read
 //! 1 [len][group] 1 [consumer]                          consumer: last seen, last active
 //! 1 [len][group] 2 [ID]                                pending: delivered at, how often, [consumer]
@@ -27,6 +30,14 @@ const HEAD: u8 = 0;
 pub(super) const GROUP: u8 = 1;
 pub(super) const ENTRY: u8 = 2;
 
+// Behind the head, and before all groups.
+const IDEMPOTENCE: u8 = 1;
+const OF_PRODUCER: u8 = 2;
+
+const MESSAGE: u8 = 0;
+const AGED: u8 = 1;
+const BEHIND_AGED: u8 = 2;
+
 const OF_GROUP: u8 = 0;
 pub(super) const CONSUMER: u8 = 1;
 pub(super) const PENDING: u8 = 2;
@@ -41,6 +52,10 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// The name of the head.
 pub(super) const HEAD_NAME: [u8; 1] = [HEAD];
+/// The name of what says how messages are remembered.
+pub(super) const IDEMPOTENCE_NAME: [u8; 2] = [HEAD, IDEMPOTENCE];
+/// Before all elements of producers.
+pub(super) const BEFORE_PRODUCERS: [u8; 2] = [HEAD, OF_PRODUCER];
 
 /// The name of an element, owned.
 pub(crate) type NameBytes = SmallVec<[u8; 48]>;
@@ -98,6 +113,32 @@ pub struct Pending<'a> {
     pub deliveries: u64,
 }
 
+/// How a stream remembers messages of producers, so that it adds none twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idempotence {
+    /// For how many seconds.
+    pub duration_s: u64,
+    /// How many of each producer at most.
+    pub messages_max: u64,
+    /// How many messages were added, of all producers.
+    pub added: u64,
+    /// How many came again, and were not added.
+    pub duplicates: u64,
+    /// Those that were the first so many to be added are forgotten, whatever their age.
+    pub forgotten: u64,
+}
+
+/// A message of a producer that is in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// What the producer calls it.
+    pub name: &'a [u8],
+    /// How many messages had been added with it, of all producers.
+    pub ordinal: u64,
+    /// When its entry was added, by its ID, in milliseconds since the Unix epoch.
+    pub ms: u64,
+}
+
 /// The fields of an entry with their values, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields<'a> {
@@ -138,6 +179,11 @@ impl<'a> Fields<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name<'a> {
     Head,
+    Idempotence,
+    /// A producer and what it calls a message.
+    Message(&'a [u8], &'a [u8]),
+    /// A message of a producer, by its age.
+    Aged(&'a [u8], Message<'a>),
     Group(&'a [u8]),
     Consumer(&'a [u8], &'a [u8]),
     Pending(&'a [u8], StreamId),
@@ -151,7 +197,7 @@ impl<'a> Name<'a> {
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Name<'a>> {
         let (&tag, rest) = bytes.split_first()?;
         match tag {
-            HEAD => rest.is_empty().then_some(Name::Head),
+            HEAD => Name::of_whole(rest),
             ENTRY => id_of_bytes(rest).map(Name::Entry),
             GROUP => {
                 let (group, rest) = split_run(rest)?;
@@ -171,6 +217,29 @@ impl<'a> Name<'a> {
         }
     }
 
+    /// The name of an element that is none of a group, and no entry, of which this follows the tag.
+    fn of_whole(rest: &'a [u8]) -> Option<Name<'a>> {
+        let Some((&tag, rest)) = rest.split_first() else { return Some(Name::Head) };
+        match tag {
+            IDEMPOTENCE => rest.is_empty().then_some(Name::Idempotence),
+            OF_PRODUCER => {
+                let (producer, rest) = split_run(rest)?;
+                let (&tag, rest) = rest.split_first()?;
+                match tag {
+                    MESSAGE => Some(Name::Message(producer, rest)),
+                    AGED => {
+                        let (age, name) = rest.split_at_checked(ID_BYTES)?;
+                        // An ordinal and a time are written as an ID is.
+                        let StreamId { ms: ordinal, seq: ms } = id_of_bytes(age)?;
+                        Some(Name::Aged(producer, Message { name, ordinal, ms }))
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
     /// The group that the element is one of.
     pub(super) fn group(&self) -> Option<&'a [u8]> {
         match self {
@@ -178,7 +247,15 @@ impl<'a> Name<'a> {
             | Name::Consumer(group, _)
             | Name::Pending(group, _)
             | Name::Owned(group, ..) => Some(group),
-            Name::Head | Name::Entry(_) => None,
+            Name::Head | Name::Idempotence | Name::Message(..) | Name::Aged(..) | Name::Entry(_) => None,
+        }
+    }
+
+    /// The producer that the element is one of.
+    pub(super) fn producer(&self) -> Option<&'a [u8]> {
+        match self {
+            Name::Message(producer, _) | Name::Aged(producer, _) => Some(producer),
+            _ => None,
         }
     }
 }
@@ -206,7 +283,26 @@ pub fn consumer_in(name: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Whether an element follows from others.
 pub(crate) fn is_derived(name: &[u8]) -> bool {
-    matches!(Name::parse(name), Some(Name::Owned(..)))
+    matches!(Name::parse(name), Some(Name::Owned(..) | Name::Aged(..)))
+}
+
+/// Whether something follows from an element of this name.
+pub(crate) fn has_derived(name: &[u8]) -> bool {
+    matches!(Name::parse(name), Some(Name::Pending(..) | Name::Message(..)))
+}
+
+/// The name of what follows from an element; it has no value. `None`: nothing does.
+pub(crate) fn derived_of(name: &[u8], value: &[u8]) -> Option<NameBytes> {
+    match Name::parse(name)? {
+        Name::Pending(group, id) => {
+            read_pending(value).map(|(_, _, consumer)| owned_name(group, consumer, id))
+        }
+        Name::Message(producer, name) => {
+            let (ordinal, StreamId { ms, .. }) = read_message(value)?;
+            Some(aged_name(producer, &Message { name, ordinal, ms }))
+        }
+        _ => None,
+    }
 }
 
 /// Whether a stream may be told to have such an element: it is one, and does not follow from others.
@@ -216,18 +312,20 @@ pub(crate) fn is_sound(name: &[u8], value: &[u8]) -> bool {
     }
     match Name::parse(name) {
         Some(Name::Head) => read_head(value).is_some(),
+        Some(Name::Idempotence) => read_idempotence(value).is_some(),
+        Some(Name::Message(..)) => read_message(value).is_some(),
         Some(Name::Group(_)) => read_group(value).is_some(),
         Some(Name::Consumer(..)) => read_consumer(value).is_some(),
         Some(Name::Pending(..)) => read_pending(value).is_some(),
         Some(Name::Entry(_)) => read_entry(value).is_some_and(|(_, fields)| fields.are_sound()),
-        Some(Name::Owned(..)) | None => false,
+        Some(Name::Owned(..) | Name::Aged(..)) | None => false,
     }
 }
 
 /// Whether a stream may be told to lack such an element: it is one, and does not follow from others. No
 /// command takes away the head, but a replay does that sees an old one, before a newer one comes.
 pub(crate) fn is_removable(name: &[u8]) -> bool {
-    !matches!(Name::parse(name), None | Some(Name::Owned(..)))
+    Name::parse(name).is_some() && !is_derived(name)
 }
 
 fn of_group(group: &[u8], tag: u8) -> NameBytes {
@@ -241,6 +339,39 @@ fn of_group(group: &[u8], tag: u8) -> NameBytes {
 fn push_run(name: &mut NameBytes, bytes: &[u8]) {
     name.extend_from_slice(Varint::new(bytes.len()).as_slice());
     name.extend_from_slice(bytes);
+}
+
+fn of_producer(producer: &[u8], tag: u8) -> NameBytes {
+    let mut name = NameBytes::new();
+    name.extend_from_slice(&[HEAD, OF_PRODUCER]);
+    push_run(&mut name, producer);
+    name.push(tag);
+    name
+}
+
+pub(super) fn message_name(producer: &[u8], message: &[u8]) -> NameBytes {
+    let mut name = of_producer(producer, MESSAGE);
+    name.extend_from_slice(message);
+    name
+}
+
+pub(super) fn aged_name(producer: &[u8], message: &Message<'_>) -> NameBytes {
+    let mut name = of_producer(producer, AGED);
+    name.extend_from_slice(&bytes_of_id(StreamId::new(message.ordinal, message.ms)));
+    name.extend_from_slice(message.name);
+    name
+}
+
+/// Before the messages of a producer by age that have this ordinal or a greater one, and behind all else of it.
+pub(super) fn before_aged(producer: &[u8], ordinal: u64) -> NameBytes {
+    let mut name = of_producer(producer, AGED);
+    name.extend_from_slice(&ordinal.to_be_bytes());
+    name
+}
+
+/// Behind all of a producer.
+pub(super) fn behind_producer(producer: &[u8]) -> NameBytes {
+    of_producer(producer, BEHIND_AGED)
 }
 
 pub(super) fn entry_name(id: StreamId) -> NameBytes {
@@ -336,6 +467,17 @@ pub(super) fn read_head(value: &[u8]) -> Option<StreamHead> {
     Some(StreamHead { last_id, entries_added, max_deleted_id })
 }
 
+pub(super) fn read_idempotence(value: &[u8]) -> Option<Idempotence> {
+    let [duration_s, messages_max, added, duplicates, forgotten] = numbers(value)?;
+    Some(Idempotence { duration_s, messages_max, added, duplicates, forgotten })
+}
+
+/// The ordinal of a message, and the ID of its entry.
+pub(super) fn read_message(value: &[u8]) -> Option<(u64, StreamId)> {
+    let [ordinal, ms, seq] = numbers(value)?;
+    Some((ordinal, StreamId::new(ms, seq)))
+}
+
 pub(super) fn read_group(value: &[u8]) -> Option<GroupState> {
     let [ms, seq, read] = numbers(value)?;
     Some(GroupState { last_id: StreamId::new(ms, seq), entries_read: (read != UNKNOWN).then_some(read) })
@@ -371,6 +513,23 @@ pub fn put_head(head: &StreamHead) -> Change<'static> {
     let StreamHead { last_id, entries_added, max_deleted_id } = head;
     let numbers = [last_id.ms, last_id.seq, *entries_added, max_deleted_id.ms, max_deleted_id.seq];
     put(NameBytes::from_slice(&HEAD_NAME), bytes_of(&numbers))
+}
+
+/// The stream remembers messages of producers like this.
+pub fn put_idempotence(how: &Idempotence) -> Change<'static> {
+    let Idempotence { duration_s, messages_max, added, duplicates, forgotten } = how;
+    let numbers = [*duration_s, *messages_max, *added, *duplicates, *forgotten];
+    put(NameBytes::from_slice(&IDEMPOTENCE_NAME), bytes_of(&numbers))
+}
+
+/// The stream has this message of a producer, the `ordinal`th that was added, in the entry with this ID.
+pub fn put_message(producer: &[u8], message: &[u8], ordinal: u64, id: StreamId) -> Change<'static> {
+    put(message_name(producer, message), bytes_of(&[ordinal, id.ms, id.seq]))
+}
+
+/// The stream does not remember this message of a producer any more.
+pub fn remove_message(producer: &[u8], message: &[u8]) -> Change<'static> {
+    remove(message_name(producer, message))
 }
 
 /// The stream has this entry, the `ordinal`th that was added.

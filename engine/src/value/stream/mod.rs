@@ -13,9 +13,11 @@ mod group;
 #[cfg(test)]
 mod model_tests;
 pub(crate) mod order;
+mod producer;
 
-pub use element::{Consumer, Fields, GroupState, Pending, StreamHead, StreamId};
+pub use element::{Consumer, Fields, GroupState, Idempotence, Message, Pending, StreamHead, StreamId};
 pub use group::GroupRef;
+pub use producer::ProducerRef;
 
 use std::ops::Range;
 
@@ -130,6 +132,23 @@ impl<'a> StreamRef<'a> {
         GroupRef::find(*self, name)
     }
 
+    /// How messages of producers are remembered, if they ever were, or somebody has said how.
+    pub fn idempotence(&self) -> Option<Idempotence> {
+        let item = self.form.find(&element::IDEMPOTENCE_NAME)?;
+        element::read_idempotence(item.value)
+    }
+
+    /// The producer of this name, of which there may be no messages.
+    pub fn producer(&self, name: &'a [u8]) -> ProducerRef<'a> {
+        ProducerRef::of(*self, name)
+    }
+
+    /// The producers with messages, each after a search for it.
+    pub fn producers(&self) -> impl Iterator<Item = ProducerRef<'a>> + use<'a> {
+        let first = ProducerRef::first_from(*self, &element::BEFORE_PRODUCERS);
+        std::iter::successors(first, ProducerRef::following)
+    }
+
     /// The consumer groups, sorted by name.
     pub fn groups(&self) -> Vec<GroupRef<'a>> {
         let mut groups = Vec::new();
@@ -146,21 +165,19 @@ impl<'a> StreamRef<'a> {
 
     /// Whether all elements are sound, and those that follow from others are there, and only they.
     pub(crate) fn is_sound(&self) -> bool {
-        let (mut pending, mut owned) = (0, 0);
-        let are_sound = self.form.walk_from(0).all(|item| match Name::parse(item.name) {
-            Some(Name::Owned(..)) => {
-                owned += 1;
-                item.value.is_empty()
+        let (mut derived, mut sources) = (0, 0);
+        let are_sound = self.form.walk_from(0).all(|item| {
+            if element::is_derived(item.name) {
+                derived += 1;
+                return item.value.is_empty();
             }
-            Some(Name::Pending(group, id)) => {
-                pending += 1;
-                element::read_pending(item.value).is_some_and(|(_, _, consumer)| {
-                    self.form.find(&element::owned_name(group, consumer, id)).is_some()
+            element::is_sound(item.name, item.value)
+                && element::derived_of(item.name, item.value).is_none_or(|name| {
+                    sources += 1;
+                    self.form.find(&name).is_some()
                 })
-            }
-            _ => element::is_sound(item.name, item.value),
         });
-        are_sound && pending == owned
+        are_sound && derived == sources
     }
 
     /// The elements that a copy of the stream needs: all but what follows from others.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use proptest::collection::vec;
@@ -15,7 +15,7 @@ use super::super::packed;
 use super::super::tree::{Link, Tree};
 use super::element::{self, StreamId};
 use super::order::StreamOrder;
-use super::{Consumer, GroupState, Pending, StreamEntry, StreamHead, StreamRef};
+use super::{Consumer, GroupState, Idempotence, Pending, StreamEntry, StreamHead, StreamRef};
 use crate::record::{Change, Kind, Lsn};
 use crate::table::Entry;
 use crate::value::ValueRef;
@@ -47,6 +47,9 @@ struct Model {
     head: Option<Said<StreamHead>>,
     entries: BTreeMap<StreamId, Said<(u64, Fields)>>,
     groups: BTreeMap<Vec<u8>, Group>,
+    idempotence: Option<Said<Idempotence>>,
+    /// By producer and name: the ordinal, and the entry.
+    messages: BTreeMap<(Vec<u8>, Vec<u8>), Said<(u64, StreamId)>>,
     /// The image that the stream began with.
     base: Option<Lsn>,
 }
@@ -55,7 +58,9 @@ impl Model {
     fn lsns(&self) -> Vec<Lsn> {
         let entries = self.entries.values().map(|entry| entry.1);
         let groups = self.groups.values().flat_map(Group::lsns);
-        self.head.iter().map(|head| head.1).chain(entries).chain(groups).collect()
+        let messages = self.messages.values().map(|message| message.1);
+        let alone = self.head.iter().map(|head| head.1).chain(self.idempotence.iter().map(|how| how.1));
+        alone.chain(messages).chain(entries).chain(groups).collect()
     }
 
     fn group(&mut self, number: u8) -> &mut Group {
@@ -120,6 +125,10 @@ enum Step {
     /// So many IDs from one on.
     Deliver(u8, u8, StreamId, u8),
     RemovePending(u8, StreamId),
+    Idempotence(Idempotence),
+    /// A message of a producer, with its ordinal and its entry.
+    Remember(u8, u8, u64, StreamId),
+    Forget(u8, u8),
     Expire,
     /// The value is one of an image from now on.
     Image,
@@ -150,6 +159,14 @@ fn step(grow: u32) -> impl Strategy<Value = Step> {
         4 => (number(), number(), id(), number()).prop_map(|(g, c, id, n)| Step::Deliver(g, c, id, n)),
         8 => (number(), id()).prop_map(|(g, id)| Step::RemovePending(g, id)),
     ];
+    let producers = prop_oneof![
+        16 => (number(), number(), 0..40u64, id())
+            .prop_map(|(producer, name, ordinal, id)| Step::Remember(producer, name, ordinal, id)),
+        8 => (number(), number()).prop_map(|(producer, name)| Step::Forget(producer, name)),
+        1 => (0..5u64, 0..6u64, any::<u64>(), 0..40u64).prop_map(|(duration_s, messages_max, added, forgotten)| {
+            Step::Idempotence(Idempotence { duration_s, messages_max, added, duplicates: added / 2, forgotten })
+        }),
+    ];
     prop_oneof![
         4 * grow => (number(), number(), any::<u16>())
             .prop_map(|(count, later, len)| Step::Append { count, later, len }),
@@ -160,6 +177,7 @@ fn step(grow: u32) -> impl Strategy<Value = Step> {
         3 => any::<u16>().prop_map(Step::TrimTo),
         2 => (id(), any::<u64>()).prop_map(|(id, added)| Step::Head(id, added)),
         60 => groups,
+        25 => producers,
         1 => Just(Step::RemoveHead),
         1 => Just(Step::Expire),
         1 => Just(Step::Image),
@@ -315,6 +333,7 @@ impl Both {
                 let change = element::remove_pending(&group_name(group), id);
                 self.apply(&change, old.iter().map(|old| old.1).collect());
             }
+            Step::Idempotence(_) | Step::Remember(..) | Step::Forget(..) => self.step_of_producers(step),
             Step::Expire if self.subject.entry.is_some() => {
                 let old = self.expiry.replace(lsn);
                 self.apply(&Change::Expire(Some(9)), old.into_iter().collect());
@@ -324,6 +343,28 @@ impl Both {
             Step::Keep => self.kept.push((self.subject.entry.clone(), self.model.clone())),
         }
         self.model.groups.retain(|_, group| group.lsns().next().is_some());
+    }
+
+    fn step_of_producers(&mut self, step: &Step) {
+        let lsn = self.next();
+        let (change, old) = match *step {
+            Step::Remember(producer, name, ordinal, id) => {
+                let names = (group_name(producer), consumer_name(name));
+                let change = element::put_message(&names.0, &names.1, ordinal, id);
+                (change, self.model.messages.insert(names, ((ordinal, id), lsn)).map(|old| old.1))
+            }
+            Step::Forget(producer, name) => {
+                let names = (group_name(producer), consumer_name(name));
+                let old = self.model.messages.remove(&names).map(|old| old.1);
+                (element::remove_message(&names.0, &names.1), old)
+            }
+            Step::Idempotence(how) => {
+                let old = self.model.idempotence.replace((how, lsn)).map(|old| old.1);
+                (element::put_idempotence(&how), old)
+            }
+            _ => return,
+        };
+        self.apply(&change, old.into_iter().collect());
     }
 
     /// All elements come with one image, in the place of what was there.
@@ -339,6 +380,8 @@ impl Both {
         let (model, lsn) = (&mut self.model, self.subject.lsn);
         model.base = Some(lsn);
         model.head.iter_mut().for_each(|head| head.1 = lsn);
+        model.idempotence.iter_mut().for_each(|how| how.1 = lsn);
+        model.messages.values_mut().for_each(|message| message.1 = lsn);
         model.entries.values_mut().for_each(|entry| entry.1 = lsn);
         for group in model.groups.values_mut() {
             group.state.iter_mut().for_each(|state| state.1 = lsn);
@@ -394,6 +437,46 @@ fn check_stream(entry: Option<&Entry>, model: &Model) {
         assert!(are_entries(stream.rev_iter_from(id), model.entries.range(..=id).rev()));
     }
     check_groups(stream, model, &ids);
+    check_producers(stream, model);
+}
+
+fn check_producers(stream: StreamRef<'_>, model: &Model) {
+    assert_eq!(stream.idempotence(), model.idempotence.map(|how| how.0));
+    let names: BTreeSet<&Vec<u8>> = model.messages.keys().map(|(producer, _)| producer).collect();
+    let there: BTreeSet<Vec<u8>> = stream.producers().map(|producer| producer.name().to_vec()).collect();
+    assert_eq!(stream.producers().count(), names.len(), "each comes once");
+    if let Some(first) = stream.producers().next() {
+        let mut at = first;
+        names.iter().for_each(|_| at = at.following_around().unwrap());
+        assert_eq!(at.name(), first.name());
+    }
+    assert!(there.iter().eq(names));
+    let other = Idempotence { duration_s: 2, messages_max: 3, added: 0, duplicates: 0, forgotten: 5 };
+    let (how, now) = (stream.idempotence().unwrap_or(other), 2_500);
+    for number in 0..7 {
+        let name = group_name(number);
+        let producer = stream.producer(&name);
+        let mut messages: Vec<(u64, u64, &[u8], StreamId)> = Vec::new();
+        for ((of, message), ((ordinal, id), _)) in &model.messages {
+            messages.extend((*of == name).then_some((*ordinal, id.ms, &message[..], *id)));
+        }
+        messages.sort_unstable();
+        assert_eq!(producer.count(), messages.len());
+        let by_age = producer.messages().map(|one| (one.ordinal, one.ms, one.name));
+        assert!(by_age.eq(messages.iter().map(|one| (one.0, one.1, one.2))));
+        let is_young = |one: &(u64, u64, &[u8], StreamId)| {
+            one.0 > how.forgotten && one.1.saturating_add(how.duration_s * 1000) > now
+        };
+        for one in &messages {
+            let with_newer = messages.iter().filter(|other| other.0 >= one.0).count() as u64;
+            let expected = (is_young(one) && with_newer <= how.messages_max).then_some(one.3);
+            assert_eq!(producer.entry_of(one.2, &how, now), expected);
+        }
+        assert_eq!(producer.entry_of(b"none", &how, now), None);
+        let first = messages.iter().find(|one| is_young(one));
+        let young = first.map_or(0, |first| messages.iter().filter(|one| one.0 >= first.0).count());
+        assert_eq!(producer.remembered(&how, now), (young as u64).min(how.messages_max));
+    }
 }
 
 fn check_groups(stream: StreamRef<'_>, model: &Model, ids: &[StreamId]) {
@@ -585,6 +668,15 @@ fn what_is_no_element_is_refused_and_changes_nothing() {
         put(&[b"\x02", &id], b"\x01\x02\x01f\x01v"),
         put(&[b"\x02", &id], b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x00"),
         put(&[b"\x03"], b""),
+        put(&[b"\x00\x01"], &[0; 39]),
+        put(&[b"\x00\x01\x00"], &[0; 40]),
+        put(&[b"\x00\x02\x01p\x00m"], &[0; 23]),
+        put(&[b"\x00\x02\x81\x00p\x00m"], &[0; 24]),
+        put(&[b"\x00\x02\x01p\x01", &id, b"m"], b""),
+        put(&[b"\x00\x02\x01p\x02"], &[0; 24]),
+        put(&[b"\x00\x02\x01p"], &[0; 24]),
+        put(&[b"\x00\x03"], b""),
+        remove(&[b"\x00\x02\x01p\x01", &id, b"m"]),
         remove(&[b""]),
         remove(&[b"\x01\x01g\x03\x01c", &id]),
     ];
