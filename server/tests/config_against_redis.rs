@@ -162,7 +162,7 @@ const ONLY_TARN: [&str; 33] = [
 ];
 
 /// Newer names of directives of redis-server 7.0, and newer directives that Tarn obeys.
-const NEWER_NAMES: [&str; 12] = [
+const NEWER_NAMES: [&str; 14] = [
     "aof-rewrite-cpulist",
     "bgsave-cpulist",
     "bio-cpulist",
@@ -175,6 +175,8 @@ const NEWER_NAMES: [&str; 12] = [
     "primaryauth",
     "primaryuser",
     "server-cpulist",
+    "stream-idmp-duration",
+    "stream-idmp-maxsize",
 ];
 
 /// Directives with other defaults here, or that the test sets for its own redis-server.
@@ -287,6 +289,7 @@ fn is_comparable(directive: &Directive) -> bool {
         && !directive.name.starts_with("cluster-announce")
         && !directive.name.ends_with("cpulist")
         && !directive.name.starts_with("commandlog-")
+        && !directive.name.starts_with("stream-idmp-")
         && directive.name != "replicaof"
 }
 

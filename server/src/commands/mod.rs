@@ -70,9 +70,13 @@ mod sketch;
 mod sort;
 mod sql;
 mod stream_args;
+mod stream_budget;
 mod stream_claims;
 mod stream_groups;
 mod stream_info;
+mod stream_producers;
+mod stream_removals;
+mod stream_trims;
 mod streams;
 mod streams_reading;
 mod strings;
@@ -149,6 +153,8 @@ const FAMILIES: &[Family] = &[
     ("stream", stream_groups::COMMANDS),
     ("stream", stream_claims::COMMANDS),
     ("stream", stream_info::COMMANDS),
+    ("stream", stream_producers::COMMANDS),
+    ("stream", stream_removals::COMMANDS),
     ("hash", random::OF_HASHES),
     ("set", random::OF_SETS),
     ("sorted-set", random::OF_ZSETS),

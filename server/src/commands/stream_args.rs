@@ -2,15 +2,14 @@
 
 use std::ops::RangeInclusive;
 
-use tarn_engine::value::StreamRef;
 use tarn_engine::value::stream::StreamId;
 use tarn_resp::{Args, Writer, parse_i64};
 
+use super::stream_producers::Produced;
+use super::stream_trims::{Bound, NODE_ENTRIES, Refs, Trim};
 use crate::error::CommandError;
 use crate::execute::parse;
 
-/// Entries of a node in Redis, of which `~` removes whole ones.
-const NODE_ENTRIES: usize = 100;
 /// Entries that `~` removes at most without a `LIMIT`.
 const LIMIT_DEFAULT: u64 = 100 * NODE_ENTRIES as u64;
 
@@ -26,6 +25,10 @@ const NO_TRIM: CommandError =
     CommandError::text("ERR syntax error, XTRIM must be called with a trimming strategy");
 const NOT_ABOUT: CommandError =
     CommandError::text("ERR syntax error, LIMIT cannot be used without the special ~ option");
+const TWO_PRODUCERS: CommandError =
+    CommandError::text("ERR syntax error, IDMP/IDMPAUTO specified multiple times");
+const NOT_OF_PRODUCERS: CommandError =
+    CommandError::text("ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs");
 const NEGATIVE_LENGTH: CommandError = CommandError::text("ERR The MAXLEN argument must be >= 0.");
 const NEGATIVE_LIMIT: CommandError = CommandError::text("ERR The LIMIT argument must be >= 0.");
 
@@ -130,82 +133,20 @@ pub(super) fn write_id(reply: &mut Writer<'_>, id: StreamId) {
     reply.bulk(id.to_string().as_bytes());
 }
 
-/// The entries that a trim leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bound {
-    /// So many entries.
-    Length(u64),
-    /// Entries with this ID or greater ones.
-    Id(StreamId),
-}
-
-/// How a stream is trimmed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Trim {
-    bound: Bound,
-    /// Whether it is enough to remove whole nodes, and how many entries at most; 0: no matter how many.
-    about: Option<u64>,
-}
-
-impl Trim {
-    /// How many entries go, and the ID below which they do; none, if that of the greatest ID is among them.
-    pub(super) fn below(&self, stream: StreamRef<'_>) -> Option<(usize, Option<StreamId>)> {
-        self.below_with(stream, None)
-    }
-
-    /// Whether the first entry of a new stream goes at once.
-    pub(super) fn takes_the_only(&self, id: StreamId) -> bool {
-        match self.bound {
-            Bound::Length(most) => most == 0,
-            Bound::Id(least) => id < least,
-        }
-    }
-
-    /// The same, where an entry with this ID is about to be added.
-    pub(super) fn below_with(
-        &self,
-        stream: StreamRef<'_>,
-        added: Option<StreamId>,
-    ) -> Option<(usize, Option<StreamId>)> {
-        let there = stream.len();
-        let len = there + usize::from(added.is_some());
-        let mut removed = match self.bound {
-            Bound::Length(most) => len.saturating_sub(usize::try_from(most).unwrap_or(usize::MAX)),
-            Bound::Id(least) => stream.rank(least) + usize::from(added.is_some_and(|added| added < least)),
-        };
-        if let Some(limit) = self.about {
-            let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
-            removed = removed.min(limit);
-            // The last node, which may not be full, goes if all entries do.
-            if removed < len {
-                removed -= removed % NODE_ENTRIES;
-            }
-        }
-        if removed == 0 {
-            return None;
-        }
-        let stays = if removed < there { stream.nth(removed).map(|entry| entry.id) } else { None };
-        // Of what is there nothing stays.
-        let below = stays.or_else(|| match added {
-            Some(added) if removed == there => Some(added),
-            _ => added.or(stream.last().map(|last| last.id)).and_then(StreamId::next),
-        });
-        Some((removed, below))
-    }
-}
-
 /// The options of `XADD` and `XTRIM`, and what stands behind them.
-pub(super) struct Options {
+pub(super) struct Options<'a> {
     pub(super) trim: Option<Trim>,
     pub(super) makes_stream: bool,
+    /// The message of a producer that the new entry is.
+    pub(super) produced: Option<Produced<'a>>,
     /// Where the fields of a new entry begin, and its ID.
     pub(super) entry: Option<(usize, NewId)>,
 }
 
 /// Reads the options from the second argument on, and for `XADD` the ID.
-pub(super) fn options(args: Args<'_>, is_add: bool) -> Result<Options, CommandError> {
-    let (mut bound, mut is_about, mut limit) = (None, false, None);
-    let (mut makes_stream, mut entry) = (true, None);
+pub(super) fn options(args: Args<'_>, is_add: bool) -> Result<Options<'_>, CommandError> {
+    let (mut bound, mut is_about, mut limit, mut refs) = (None, false, None, None);
+    let (mut makes_stream, mut produced, mut entry) = (true, None, None);
     let mut at = 2;
     while at < args.len() {
         let word = args.at(at);
@@ -233,10 +174,22 @@ pub(super) fn options(args: Args<'_>, is_add: bool) -> Result<Options, CommandEr
         } else if more > 0 && is("limit") {
             at += 1;
             limit = Some(u64::try_from(parse::integer(args.at(at))?).map_err(|_| NEGATIVE_LIMIT)?);
+        } else if refs.is_none() && Refs::parse(word).is_some() {
+            refs = Refs::parse(word);
         } else if is_add && is("nomkstream") {
             makes_stream = false;
+        } else if is_add && let Some(names) = Produced::names(args, at) {
+            if produced.is_some() {
+                return Err(TWO_PRODUCERS);
+            }
+            produced = Some(Produced::parse(args, at)?);
+            at += names;
         } else if is_add {
-            entry = Some((at + 1, new_id(word)?));
+            let id = new_id(word)?;
+            if produced.is_some() {
+                return Err(NOT_OF_PRODUCERS);
+            }
+            entry = Some((at + 1, id));
             break;
         } else {
             return Err(CommandError::Syntax);
@@ -245,11 +198,11 @@ pub(super) fn options(args: Args<'_>, is_add: bool) -> Result<Options, CommandEr
     }
     match (bound, limit) {
         (None, Some(limit)) if limit > 0 => return Err(NO_STRATEGY),
-        (None, Some(_)) if !is_add => return Err(NO_TRIM),
-        (None, _) if !is_add => return Err(CommandError::Syntax),
+        (None, _) if !is_add => return Err(NO_TRIM),
         (_, Some(_)) if !is_about => return Err(NOT_ABOUT),
         _ => {}
     }
     let about = is_about.then_some(limit.unwrap_or(LIMIT_DEFAULT));
-    Ok(Options { trim: bound.map(|bound| Trim { bound, about }), makes_stream, entry })
+    let trim = bound.map(|bound| Trim { bound, about, refs: refs.unwrap_or_default() });
+    Ok(Options { trim, makes_stream, produced, entry })
 }

@@ -7,7 +7,8 @@ use tarn_engine::value::stream::{Consumer, GroupRef, GroupState, Pending, Stream
 use tarn_resp::{Args, parse_i64};
 
 use super::stream_args::{id, interval, start, write_id};
-use super::stream_groups::{Budget, check_names, no_key_or_group};
+use super::stream_budget::{Budget, check_names};
+use super::stream_groups::no_key_or_group;
 use super::streams::{count, write_entry};
 use crate::error::{CommandError, printable};
 use crate::execute::command::{Command, row};

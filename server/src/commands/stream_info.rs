@@ -6,6 +6,7 @@ use tarn_resp::{Args, Writer};
 
 use super::stream_args::write_id;
 use super::stream_groups::{lag_of, no_group};
+use super::stream_producers::Remembered;
 use super::streams::write_entry;
 use crate::error::{CommandError, printable};
 use crate::execute::command::{Command, row};
@@ -90,8 +91,10 @@ fn stream<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
         }
     };
     let (head, len) = (found.head(), found.len());
+    let remembered = Remembered::of(found, cx.now());
     let reply = &mut cx.reply;
-    reply.map(if shown.is_some() { 9 } else { 10 });
+    let (plain, of_producers) = (if shown.is_some() { 9 } else { 10 }, remembered.as_ref().map_or(0, |_| 6));
+    reply.map(plain + of_producers);
     integer(reply, "length", len);
     integer(reply, "radix-tree-keys", len.div_ceil(NODE_ENTRIES));
     integer(reply, "radix-tree-nodes", len.div_ceil(NODE_ENTRIES) + 1);
@@ -100,6 +103,9 @@ fn stream<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     integer(reply, "entries-added", head.entries_added as usize);
     let first = found.first();
     named_id(reply, "recorded-first-entry-id", first.map_or(StreamId::MIN, |first| first.id));
+    if let Some(remembered) = remembered {
+        show_remembered(reply, &remembered);
+    }
     match shown {
         Some(0) => show_in_full(reply, found, &head, usize::MAX),
         Some(shown) => show_in_full(reply, found, &head, shown),
@@ -112,6 +118,21 @@ fn stream<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
         }
     }
     Ok(())
+}
+
+/// What the stream remembers of producers, if it ever had to: as Redis 8.6 has it for each stream.
+fn show_remembered(reply: &mut Writer<'_>, remembered: &Remembered) {
+    let Remembered { how, producers, messages } = remembered;
+    for (name, number) in [
+        ("idmp-duration", how.duration_s),
+        ("idmp-maxsize", how.messages_max),
+        ("pids-tracked", *producers),
+        ("iids-tracked", *messages),
+        ("iids-added", how.added),
+        ("iids-duplicates", how.duplicates),
+    ] {
+        integer(reply, name, number as usize);
+    }
 }
 
 fn show_entry(reply: &mut Writer<'_>, entry: Option<StreamEntry<'_>>) {

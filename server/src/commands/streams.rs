@@ -2,12 +2,14 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use tarn_engine::record::{BYTES_MAX, Change, Kind};
+use tarn_engine::record::{BYTES_MAX, Kind};
 use tarn_engine::value::stream::{Fields, StreamEntry, StreamHead, StreamId, element};
 use tarn_engine::value::{StreamRef, ValueRef};
 use tarn_resp::{Args, Writer};
 
 use super::stream_args::{self, NewId, interval, write_id};
+use super::stream_removals::Removal;
+use super::stream_trims::Refs;
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
@@ -80,11 +82,19 @@ fn xadd<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
         cx.reply.null();
         return Ok(());
     }
+    let parts = args.tail(fields_at);
+    let message = options.produced.map(|produced| produced.message(cx, stream, parts));
+    if let (Some(message), Some(stream)) = (&message, stream)
+        && let Some(id) = message.entry(stream, cx.now())
+    {
+        message.count_again(cx, key);
+        write_id(&mut cx.reply, id);
+        return Ok(());
+    }
     let head = stream.map(|stream| stream.head()).unwrap_or_default();
     if head.last_id == StreamId::MAX {
         return Err(EXHAUSTED);
     }
-    let parts = args.tail(fields_at);
     if parts.total_bytes() + PART_BYTES * (parts.len() + 4) > BYTES_MAX {
         return Err(CommandError::text("ERR Elements are too large to be stored"));
     }
@@ -94,27 +104,18 @@ fn xadd<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
         (0..fields / 2).map(|pair| (args.at(fields_at + 2 * pair), args.at(fields_at + 2 * pair + 1)));
     cx.write(key, element::put_entry(id, entries_added, pairs));
     write_id(&mut cx.reply, id);
-    let removal = match (options.trim, stream) {
-        (None, _) => None,
-        (Some(trim), Some(stream)) => trim.below_with(stream, Some(id)),
-        // The only entry goes, or none does.
-        (Some(trim), None) => trim.takes_the_only(id).then_some((1, id.next())),
-    };
-    if let Some((_, below)) = removal {
-        let takes_all = below.is_none_or(|below| below > id);
-        if takes_all {
-            cx.write(key, element::put_head(&StreamHead { last_id: id, entries_added, ..head }));
-        }
-        trim_below(cx, key, below);
+    if let Some(message) = message {
+        message.remember(cx, key, stream, id);
     }
-    Ok(())
-}
-
-/// Removes the entries below an ID; all of them, that of the greatest ID too, if there is none.
-fn trim_below<'a>(cx: &mut Context<'_, 'a>, key: &'a [u8], below: Option<StreamId>) {
-    cx.write(key, Change::StreamTrim { below: below.unwrap_or(StreamId::MAX) });
-    if below.is_none() {
-        cx.write(key, element::remove_entry(StreamId::MAX));
+    let Some(trim) = options.trim else { return Ok(()) };
+    let removal = match stream {
+        Some(stream) => Removal::of(cx, &trim, stream, Some(id))?,
+        None => Removal::of_the_only(&trim, id),
+    };
+    removal.write(cx, key, id, &StreamHead { last_id: id, entries_added, ..head });
+    match (trim.refs, stream) {
+        (Refs::Remove, Some(stream)) => removal.write_refs(cx, key, stream, Some(id)),
+        _ => Ok(()),
     }
 }
 
@@ -230,15 +231,18 @@ fn xdel<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
 fn xtrim<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let trim = stream_args::options(args, false)?.trim.ok_or(CommandError::Syntax)?;
     let key = args.at(1);
-    let stream = cx.stream(key)?;
-    let removal = stream.and_then(|stream| trim.below(stream));
-    if let (Some(stream), Some((_, below))) = (stream, removal) {
-        if stream.last().is_some_and(|last| below.is_none_or(|below| below > last.id)) {
-            cx.write(key, element::put_head(&stream.head()));
-        }
-        trim_below(cx, key, below);
+    let Some(stream) = cx.stream(key)? else {
+        cx.reply.integer(0);
+        return Ok(());
+    };
+    let removal = Removal::of(cx, &trim, stream, None)?;
+    if let Some(last) = stream.last() {
+        removal.write(cx, key, last.id, &stream.head());
     }
-    cx.reply.integer(removal.map_or(0, |(removed, _)| removed as i64));
+    if trim.refs == Refs::Remove {
+        removal.write_refs(cx, key, stream, None)?;
+    }
+    cx.reply.integer(removal.count() as i64);
     Ok(())
 }
 

@@ -10,7 +10,8 @@ use tarn_engine::value::{StreamRef, ValueRef};
 use tarn_resp::{Args, OwnedArgs, Protocol, Writer, parse_i64};
 
 use super::stream_args::id;
-use super::stream_groups::{GroupReader, check_names};
+use super::stream_budget::check_names;
+use super::stream_groups::GroupReader;
 use super::streams::{count, write_entry};
 use crate::error::{CommandError, printable};
 use crate::execute::command::{Command, row};

@@ -28,7 +28,6 @@ pub(super) const NO_TLS: Home =
 const NO_EVICTION: Home = Home::Inert("keys are not evicted");
 pub(super) const NO_DEFRAG: Home = Home::Inert("there is no active defragmentation");
 const OWN_NODES: Home = Home::Inert("entries of streams stand in nodes of Tarn's own size");
-pub(super) const NO_IDEMPOTENCE: Home = Home::Inert("there is no idempotent XADD yet");
 const NO_SYSLOG: Home = Home::Inert("there is no syslog");
 const NO_ACL: Home = Home::Inert("access control lists are not there yet");
 const PROCESS: Home = Home::Inert("the process leaves this to the operating system");

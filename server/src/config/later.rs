@@ -3,8 +3,7 @@
 
 use super::directive::{BYTES_MAX, Directive as D, Home, INT_MAX, int, memory};
 use super::foreign::{
-    BIT, BYTES, COUNT, NO_CLUSTER, NO_DEFRAG, NO_IDEMPOTENCE, NO_REPLICATION, NO_TLS, PORT, TEXT, WIDE,
-    fixed, inert, only,
+    BIT, BYTES, COUNT, NO_CLUSTER, NO_DEFRAG, NO_REPLICATION, NO_TLS, PORT, TEXT, WIDE, fixed, inert, only,
 };
 use super::shape::Shape;
 
@@ -51,8 +50,6 @@ pub(super) static LATER: &[D] = &[
     inert("vset-force-single-threaded-execution", BIT, "no", Home::Inert("there are no vector sets yet")),
     inert("lua-enable-deprecated-api", BIT, "no", OWN_LUA),
     inert("lua-enable-insecure-api", BIT, "no", OWN_LUA),
-    inert("stream-idmp-duration", COUNT, "100", NO_IDEMPOTENCE),
-    inert("stream-idmp-maxsize", COUNT, "100", NO_IDEMPOTENCE),
     inert("active-defrag-cycle-us", int(0, 100_000), "500", NO_DEFRAG),
 
     // Network.

@@ -194,6 +194,10 @@ pub struct Config {
     pub zset_max_listpack_value_bytes: usize,
     /// Bytes of a HyperLogLog that is kept in its sparse form.
     pub hll_sparse_max_bytes: u64,
+    /// Seconds for which a stream remembers messages of producers, unless `XCFGSET` says otherwise.
+    pub stream_idmp_duration_s: u64,
+    /// Messages of one producer that it remembers at most.
+    pub stream_idmp_messages_max: u64,
     /// Who may use `DEBUG`.
     pub enable_debug_command: DebugAccess,
     /// Values of the Redis directives that Tarn takes without acting on them, by name.
@@ -402,6 +406,8 @@ impl Config {
             zset_max_listpack_entries: 0,
             zset_max_listpack_value_bytes: 0,
             hll_sparse_max_bytes: 0,
+            stream_idmp_duration_s: 0,
+            stream_idmp_messages_max: 0,
             enable_debug_command: DebugAccess::default(),
             inert: BTreeMap::new(),
         }

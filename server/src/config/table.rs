@@ -294,4 +294,9 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "bytes of a member of such a sorted set").alias("zset-max-ziplist-value"),
     Directive::run_time("hll-sparse-max-bytes", memory(0, i64::MAX), "3000", field!(hll_sparse_max_bytes),
         "bytes of a HyperLogLog that has a form of its own while it is sparse"),
+    Directive::run_time("stream-idmp-duration", int(1, 86_400), "100", field!(stream_idmp_duration_s),
+        "seconds for which a stream remembers messages that XADD adds with IDMP or IDMPAUTO, until XCFGSET \
+         says otherwise"),
+    Directive::run_time("stream-idmp-maxsize", int(1, 10_000), "100", field!(stream_idmp_messages_max),
+        "such messages of one producer that a stream remembers at most, until XCFGSET says otherwise"),
 ];

@@ -131,11 +131,10 @@ impl<'e> Events<'e> {
                     self.add(EventClasses::SET, "sadd", db, args.at(2));
                 }
             }
-            "xadd" => {
+            // A message that has come again is counted, and no entry.
+            "xadd" if batch.iter().any(adds_entry) => {
                 self.add(EventClasses::STREAM, "xadd", db, args.at(1));
-                let trims =
-                    |write: &Write<'_>| matches!(write, Write::Key { change: Change::StreamTrim { .. }, .. });
-                if batch.iter().any(trims) {
+                if batch.iter().any(removes_entries) {
                     self.add(EventClasses::STREAM, "xtrim", db, args.at(1));
                 }
             }
@@ -152,6 +151,11 @@ impl<'e> Events<'e> {
                     self.add(class, event, db, args.at(1));
                 }
             }
+            // What is acknowledged, or pending no more, is no event.
+            "xdelex" | "xackdel" if batch.iter().any(removes_entries) => {
+                self.add(EventClasses::STREAM, "xdel", db, args.at(1));
+            }
+            "xadd" | "xdelex" | "xackdel" => {}
             "lmove" | "blmove" | "rpoplpush" | "brpoplpush" => {
                 let is_left = |at: usize| args.at(at).eq_ignore_ascii_case(b"left");
                 let by_sides = name.ends_with("lmove");
@@ -193,6 +197,21 @@ impl<'e> Events<'e> {
 /// The database of a write.
 fn database(write: &Write<'_>) -> Option<u8> {
     if let Write::Key { db, .. } = write { Some(*db) } else { None }
+}
+
+/// Whether a stream gets an entry.
+fn adds_entry(write: &Write<'_>) -> bool {
+    matches!(write, Write::Key { change: Change::StreamPut { name, .. }, .. } if element::is_entry(name))
+}
+
+/// Whether a stream loses entries.
+fn removes_entries(write: &Write<'_>) -> bool {
+    let Write::Key { change, .. } = write else { return false };
+    match change {
+        Change::StreamTrim { .. } => true,
+        Change::StreamRemove { name } => element::is_entry(name),
+        _ => false,
+    }
 }
 
 /// Whether a command that writes a string gives it an expiry.
@@ -345,6 +364,8 @@ mod tests {
         "brpoplpush",
         "xadd",
         "increx",
+        "xdelex",
+        "xackdel",
     ];
     /// Commands whose only events are of consumers that they create.
     const OF_CONSUMERS: &[&str] = &["createconsumer", "xreadgroup", "xclaim", "xautoclaim"];
@@ -354,6 +375,7 @@ mod tests {
         ("flushall", "Redis has no event for it"),
         ("swapdb", "Redis has no event for it"),
         ("xack", "Redis has no event for it"),
+        ("xcfgset", "Redis has no event for it"),
         ("pfcount", "what it keeps is no change"),
         ("pfdebug", "Redis has no event for it"),
         ("delete", "a library of functions is no key"),

@@ -58,7 +58,7 @@ fn every_command_of_redis_is_served_or_listed_as_later() -> Result<(), Failed> {
 }
 
 /// Commands of Tarn alone, and of later versions of Redis.
-const NOT_IN_REDIS_7_0: [&str; 25] = [
+const NOT_IN_REDIS_7_0: [&str; 28] = [
     "\"backup\"",
     "\"client|capa\"",
     "\"client|durability\"",
@@ -84,6 +84,9 @@ const NOT_IN_REDIS_7_0: [&str; 25] = [
     "\"script|show\"",
     "\"sql\"",
     "\"waitaof\"",
+    "\"xackdel\"",
+    "\"xcfgset\"",
+    "\"xdelex\"",
 ];
 
 /// Whether Redis 7.0 lacks a command.
