@@ -1,5 +1,7 @@
 //! Consumer groups of streams: made, removed, moved, and what their consumers get and acknowledge.
 
+use std::collections::BinaryHeap;
+
 use tarn_engine::record::Change;
 use tarn_engine::value::StreamRef;
 use tarn_engine::value::stream::{Consumer, GroupRef, GroupState, Pending, StreamHead, StreamId, element};
@@ -7,7 +9,7 @@ use tarn_resp::Args;
 
 use super::stream_args::{id, id_or_end, write_id};
 use super::stream_budget::{Budget, check_names};
-use super::streams::write_entry;
+use super::streams::{write_entry, write_idle_entry};
 use crate::error::{CommandError, printable};
 use crate::execute::command::{Command, Run, row};
 use crate::execute::context::Context;
@@ -132,6 +134,20 @@ pub(super) fn lag_of(stream: StreamRef<'_>, head: &StreamHead, group: &GroupStat
     Some((head.entries_added as i64).wrapping_sub(read as i64))
 }
 
+/// Pending entries that nobody got for long, and may be claimed.
+pub(super) struct Idle {
+    /// When they were delivered, and their IDs; those that nobody got for longest come first.
+    ids: Vec<(u64, StreamId)>,
+    /// When the first was delivered of those that may not be claimed yet.
+    pub(super) next: Option<u64>,
+}
+
+impl Idle {
+    pub(super) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+}
+
 /// Hands entries of a stream to a consumer of a group.
 pub(super) struct GroupReader<'c, 'a> {
     key: &'a [u8],
@@ -143,6 +159,8 @@ pub(super) struct GroupReader<'c, 'a> {
     /// Whether the consumer was replied anything, and whether it got something.
     is_asked: bool,
     is_active: bool,
+    /// Whether it has looked for what may be claimed: each entry is claimed once.
+    has_claimed: bool,
 }
 
 impl<'c, 'a: 'c> GroupReader<'c, 'a> {
@@ -153,7 +171,8 @@ impl<'c, 'a: 'c> GroupReader<'c, 'a> {
         consumer: &'a [u8],
     ) -> GroupReader<'c, 'a> {
         let (head, state) = (stream.head(), group.state());
-        GroupReader { key, stream, head, group, state, consumer, is_asked: false, is_active: false }
+        let (is_asked, is_active, has_claimed) = (false, false, false);
+        GroupReader { key, stream, head, group, state, consumer, is_asked, is_active, has_claimed }
     }
 
     pub(super) fn is_of(&self, key: &[u8]) -> bool {
@@ -165,14 +184,65 @@ impl<'c, 'a: 'c> GroupReader<'c, 'a> {
         self.stream.last().is_some_and(|last| last.id > self.state.last_id)
     }
 
-    /// Replies with entries that nobody of the group got. They are pending from now on, unless they are to be
-    /// acknowledged at once.
-    pub(super) fn reply_new(&mut self, cx: &mut Context<'_, 'a>, count: usize, is_pending: bool) {
+    /// The pending entries that nobody got for so many milliseconds, so many at most. Goes through all that is
+    /// pending.
+    pub(super) fn find_idle(&mut self, now: u64, min_idle: u64, most: usize) -> Idle {
+        let (mut oldest, mut next) = (BinaryHeap::new(), None::<u64>);
+        let is_first = !std::mem::replace(&mut self.has_claimed, true);
+        // Those before the first entry are gone.
+        let first = self.stream.first().filter(|_| is_first);
+        for pending in first.into_iter().flat_map(|first| self.group.pending_from(first.id)) {
+            let at = (pending.delivered, pending.id);
+            if pending.delivered.saturating_add(min_idle) > now {
+                next = Some(next.map_or(pending.delivered, |next| next.min(pending.delivered)));
+                continue;
+            }
+            let is_among_them = oldest.len() < most || oldest.peek().is_some_and(|newest| at < *newest);
+            if is_among_them && self.stream.get(pending.id).is_some() {
+                oldest.push(at);
+                if oldest.len() > most {
+                    oldest.pop();
+                }
+            }
+        }
+        Idle { ids: oldest.into_sorted_vec(), next }
+    }
+
+    /// Gives a pending entry to the consumer and replies with it; whether it is there.
+    fn claim(&self, cx: &mut Context<'_, 'a>, id: StreamId) -> bool {
+        let (Some(entry), Some(pending)) = (self.stream.get(id), self.group.pending(id)) else {
+            return false;
+        };
+        let now = cx.now();
+        let idle_ms = now.saturating_sub(pending.delivered);
+        write_idle_entry(&mut cx.reply, &entry, idle_ms, pending.deliveries);
+        let (consumer, deliveries) = (self.consumer, pending.deliveries.saturating_add(1));
+        let claimed = Pending { id, consumer, delivered: now, deliveries };
+        cx.write(self.key, element::put_pending(self.group.name(), &claimed));
+        true
+    }
+
+    /// Replies with entries that may be claimed, if that is asked for, and then with entries that nobody of the
+    /// group got. These are pending from now on, unless they are to be acknowledged at once.
+    pub(super) fn reply_new(
+        &mut self,
+        cx: &mut Context<'_, 'a>,
+        count: usize,
+        is_pending: bool,
+        idle: Option<Idle>,
+    ) {
         let deferred = cx.reply.defer(count.min(9));
         let (now, mut len) = (cx.now(), 0);
         let mut budget = Budget::new(cx, self.group.name(), self.consumer);
+        let (before, shows_idle) = (self.state, idle.is_some());
+        for (_, id) in idle.into_iter().flat_map(|idle| idle.ids) {
+            if !budget.takes_one() && len > 0 {
+                break;
+            }
+            len += usize::from(self.claim(cx, id));
+        }
         let from = self.state.last_id.next().unwrap_or(StreamId::MAX);
-        for entry in self.stream.iter_from(from).take(count) {
+        for entry in self.stream.iter_from(from).take(count.saturating_sub(len)) {
             if is_pending && !budget.takes_one() && len > 0 {
                 break;
             }
@@ -184,7 +254,10 @@ impl<'c, 'a: 'c> GroupReader<'c, 'a> {
                 _ => ordinal_of(self.stream, &self.head, id),
             };
             self.state.last_id = id;
-            write_entry(&mut cx.reply, &entry);
+            match shows_idle {
+                true => write_idle_entry(&mut cx.reply, &entry, 0, 0),
+                false => write_entry(&mut cx.reply, &entry),
+            }
             if is_pending {
                 let consumer = self.consumer;
                 let pending = Pending { id, consumer, delivered: now, deliveries: 1 };
@@ -194,7 +267,9 @@ impl<'c, 'a: 'c> GroupReader<'c, 'a> {
         }
         cx.reply.finish_array(deferred, len);
         (self.is_asked, self.is_active) = (true, self.is_active || len > 0);
-        cx.write(self.key, element::put_group(self.group.name(), &self.state));
+        if self.state != before {
+            cx.write(self.key, element::put_group(self.group.name(), &self.state));
+        }
     }
 
     /// Replies with entries behind an ID that are pending for the consumer.

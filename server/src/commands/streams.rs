@@ -200,6 +200,21 @@ pub(super) fn write_entry(reply: &mut Writer<'_>, entry: &StreamEntry<'_>) {
     write_fields(reply, entry.fields);
 }
 
+/// Writes an entry as `CLAIM` shows it: with for how many milliseconds it was pending, and how often it had been
+/// delivered.
+pub(super) fn write_idle_entry(
+    reply: &mut Writer<'_>,
+    entry: &StreamEntry<'_>,
+    idle_ms: u64,
+    deliveries: u64,
+) {
+    reply.array(4);
+    write_id(reply, entry.id);
+    write_fields(reply, entry.fields);
+    reply.integer(i64::try_from(idle_ms).unwrap_or(i64::MAX));
+    reply.integer(deliveries as i64);
+}
+
 fn write_fields(reply: &mut Writer<'_>, fields: Fields<'_>) {
     reply.array(fields.len() * 2);
     for (field, value) in fields.iter() {

@@ -11,7 +11,7 @@ use tarn_resp::{Args, OwnedArgs, Protocol, Writer, parse_i64};
 
 use super::stream_args::id;
 use super::stream_budget::check_names;
-use super::stream_groups::GroupReader;
+use super::stream_groups::{GroupReader, Idle};
 use super::streams::{count, write_entry};
 use crate::error::{CommandError, printable};
 use crate::execute::command::{Command, row};
@@ -38,7 +38,7 @@ fn first_key(args: Args<'_>) -> Option<usize> {
         let more = args.len() - at - 1;
         at += match () {
             () if more > 0 && is("streams") => return Some(at + 1),
-            () if more > 0 && (is("block") || is("count")) => 2,
+            () if more > 0 && (is("block") || is("count") || is("claim")) => 2,
             () if more > 1 && is("group") => 3,
             () => 1,
         };
@@ -70,6 +70,8 @@ struct Reading<'a> {
     /// How long to wait, if at all; `None` within: for ever.
     block: Option<Option<Duration>>,
     group: Option<(&'a [u8], &'a [u8])>,
+    /// For how many milliseconds nobody got an entry that is claimed, if any is.
+    claim: Option<u64>,
     /// Whether entries are acknowledged as they are delivered.
     acknowledges: bool,
     /// Where the keys stand; as many IDs follow.
@@ -78,8 +80,9 @@ struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     fn parse(cx: &Context<'_, 'a>, args: Args<'a>, is_group: bool) -> Result<Reading<'a>, CommandError> {
+        let (block, group, claim) = (None, None, None);
         let mut reading =
-            Reading { args, count: usize::MAX, block: None, group: None, acknowledges: false, keys: 0..0 };
+            Reading { args, count: usize::MAX, block, group, claim, acknowledges: false, keys: 0..0 };
         let only_of_groups = |option: &str| {
             CommandError::owned(format!(
                 "ERR The {option} option is only supported by XREADGROUP. You called XREAD instead."
@@ -89,7 +92,13 @@ impl<'a> Reading<'a> {
         while at < args.len() {
             let is = |option: &str| args.at(at).eq_ignore_ascii_case(option.as_bytes());
             let more = args.len() - at - 1;
-            if more > 0 && is("block") {
+            if more > 0 && is("claim") {
+                if !is_group {
+                    return Err(only_of_groups("CLAIM"));
+                }
+                at += 1;
+                reading.claim = Some(min_idle(args.at(at))?);
+            } else if more > 0 && is("block") {
                 if cx.client.runs_script {
                     return Err(CommandError::owned(format!(
                         "ERR {} command is not allowed with BLOCK option from scripts",
@@ -153,6 +162,13 @@ fn timeout(text: &[u8], now: u64) -> Result<Option<Duration>, CommandError> {
     let ms = u64::try_from(ms).map_err(|_| CommandError::text("ERR timeout is negative"))?;
     let ends = ms > 0 && ms <= i64::MAX as u64 - now;
     Ok(ends.then(|| Duration::from_millis(ms)))
+}
+
+/// For how many milliseconds nobody must have got an entry that is claimed.
+fn min_idle(text: &[u8]) -> Result<u64, CommandError> {
+    const NO_NUMBER: CommandError = CommandError::text("ERR min-idle-time is not an integer or out of range");
+    let ms = parse_i64(text).ok_or(NO_NUMBER)?;
+    u64::try_from(ms).map_err(|_| CommandError::text("ERR min-idle-time must be a positive integer"))
 }
 
 /// Writes a key, before its entries.
@@ -277,7 +293,9 @@ fn xreadgroup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
     }
     let before = cx.reply.len();
     let outer = cx.reply.defer(1);
-    let mut replied = 0;
+    let (mut replied, now) = (0, cx.now());
+    // When something is pending for long enough, at the earliest: what is delivered from now on is later.
+    let mut claimable = reading.claim.map(|min_idle| now.saturating_add(min_idle));
     let mut readers: Vec<GroupReader<'_, 'a>> = Vec::new();
     for (key, from) in reading.streams() {
         let found = stream(cx, key)?.and_then(|(_, stream)| Some((stream, stream.group(group)?)));
@@ -285,11 +303,16 @@ fn xreadgroup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
         let known = readers.iter().position(|reader| reader.is_of(key)).map(|at| readers.swap_remove(at));
         let mut reader = known.unwrap_or_else(|| GroupReader::new(key, stream, found, consumer));
         let is_new = from == b">";
-        if !is_new || reader.has_new() {
+        let min_idle = reading.claim.filter(|_| is_new);
+        let idle = min_idle.map(|min_idle| reader.find_idle(now, min_idle, reading.count));
+        if let (Some(min_idle), Some(Idle { next: Some(next), .. })) = (min_idle, &idle) {
+            claimable = claimable.min(Some(next.saturating_add(min_idle)));
+        }
+        if !is_new || reader.has_new() || idle.as_ref().is_some_and(|idle| !idle.is_empty()) {
             replied += 1;
             write_key(&mut cx.reply, key);
             match is_new {
-                true => reader.reply_new(cx, reading.count, !reading.acknowledges),
+                true => reader.reply_new(cx, reading.count, !reading.acknowledges, idle),
                 false => reader.reply_history(cx, id(from)?, reading.count),
             }
         }
@@ -304,9 +327,13 @@ fn xreadgroup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
         return Ok(());
     }
     cx.reply.truncate(before);
-    match reading.block {
-        Some(timeout) => cx.wait_for_entries(reading.keys, Some(group), timeout, args),
-        None => cx.reply.null_array(),
+    let Some(timeout) = reading.block else {
+        cx.reply.null_array();
+        return Ok(());
+    };
+    cx.wait_for_entries(reading.keys, Some(group), timeout, args);
+    if let Some(at) = claimable {
+        cx.look_again_after(Duration::from_millis(at.saturating_sub(now)));
     }
     Ok(())
 }

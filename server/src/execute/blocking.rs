@@ -26,6 +26,9 @@ use crate::net::handle::ClientHandle;
 use crate::shared::Shared;
 use crate::store::Kept;
 
+/// The shortest time after which a client that waits looks again.
+pub(crate) const LOOK_PAUSE: Duration = Duration::from_millis(50);
+
 /// A blocking command that found nothing.
 #[derive(Debug)]
 pub struct BlockRequest {
@@ -46,6 +49,8 @@ pub struct BlockRequest {
     pub first_key: usize,
     /// The newest `Lsn` that finding nothing revealed.
     pub seen: Lsn,
+    /// When the client looks again, for what time alone brings.
+    pub look_after: Option<Duration>,
 }
 
 impl BlockRequest {
@@ -61,6 +66,7 @@ impl BlockRequest {
             args,
             first_key: 0,
             seen: Lsn::ZERO,
+            look_after: None,
         }
     }
 

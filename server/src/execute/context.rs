@@ -17,7 +17,7 @@ use tarn_resp::{Args, OwnedArgs};
 
 use crate::config::{AppendFsync, ClientClass};
 use crate::error::CommandError;
-use crate::execute::blocking::{AwaitedLog, BlockRequest, acknowledge};
+use crate::execute::blocking::{AwaitedLog, BlockRequest, LOOK_PAUSE, acknowledge};
 use crate::execute::client::{After, Client};
 use crate::execute::preparing::{ATTEMPTS, Place, Preparing, Ready};
 use crate::execute::services::Services;
@@ -257,6 +257,14 @@ impl<'c, 'a> Context<'c, 'a> {
         self.wait_for(Kind::Stream, keys, timeout, args);
         if let After::Block(request) = &mut self.client.after {
             request.group = group.map(Box::from);
+        }
+    }
+
+    /// Lets the client, if it waits, look again after this time: something may be there then although nobody
+    /// has written.
+    pub fn look_again_after(&mut self, time: Duration) {
+        if let After::Block(request) = &mut self.client.after {
+            request.look_after = Some(time.max(LOOK_PAUSE));
         }
     }
 

@@ -758,8 +758,16 @@ impl Connection {
     async fn wait_for_outcome(&mut self, waiter: &Arc<Waiter>) -> io::Result<bool> {
         let mut timeout = waiter.timeout().map(|timeout| Box::pin(tokio::time::sleep(timeout)));
         let mut looks = tokio::time::interval(ROOM_STEP);
+        let look_after = |time: Option<Duration>| time.map(|time| Box::pin(tokio::time::sleep(time)));
+        let (worker, mut next_look) = (self.worker.clone(), look_after(waiter.request.look_after));
         poll_fn(|cx| {
             self.poll_outbox(cx)?;
+            while let Some(look) = &mut next_look
+                && !waiter.is_done()
+                && look.as_mut().poll(cx).is_ready()
+            {
+                next_look = look_after(worker.execute(|executor| executor.look_again(waiter)));
+            }
             if waiter.is_done() {
                 return Poll::Ready(Ok(true));
             }

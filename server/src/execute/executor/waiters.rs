@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tarn_engine::record::{Batch, Kind};
 
 use super::Executor;
-use crate::execute::blocking::{Outcome, Place, Wait, Waiter};
+use crate::execute::blocking::{LOOK_PAUSE, Outcome, Place, Wait, Waiter};
 use crate::execute::client::{After, Client};
 
 /// The longest wait for latches in the stead of a client that waits: others that only use a key give it back
@@ -25,8 +25,8 @@ pub(super) const VAIN_MAX: usize = 64;
 pub(super) enum Served {
     /// The waiter is done, by this or by something else.
     Done,
-    /// There is nothing for it.
-    FoundNothing,
+    /// There is nothing for it. It looks again after this time, if at all.
+    FoundNothing(Option<Duration>),
     /// The log has no room for it, writes are paused, or somebody has a key for long. It keeps its place in
     /// the queues.
     Later,
@@ -78,6 +78,34 @@ impl Executor<'_> {
         }
     }
 
+    /// Looks again for what time alone brings to a reader that waits; after which time to do so again.
+    pub(crate) fn look_again(&mut self, waiter: &Arc<Waiter>) -> Option<Duration> {
+        let stopwatch = &self.server.stats.workers[self.worker].stopwatch;
+        let mark = stopwatch.mark();
+        (self.serving, self.stand_in_wait) = (true, STAND_IN_WAIT);
+        let mut next: Option<Duration> = None;
+        let keys: HashSet<&Box<[u8]>> = waiter.request.keys.iter().collect();
+        for key in keys {
+            let after = match self.serve(waiter, key) {
+                Served::Done => None,
+                Served::FoundNothing(after) => after,
+                Served::Later => Some(LOOK_PAUSE),
+            };
+            if waiter.is_done() {
+                next = None;
+                break;
+            }
+            next = next.into_iter().chain(after).min();
+        }
+        self.serving = false;
+        stopwatch.go_back_to(mark);
+        // What this has made ready in its turn.
+        if !self.ready.is_empty() {
+            self.serve_queued(STAND_IN_WAIT);
+        }
+        next
+    }
+
     /// Serves clients that could not be served for want of room in the log, for a pause or for a latch, now
     /// that nothing may be in their way. Waits for no latch: it is tried again soon, and by all workers.
     pub(crate) fn serve_postponed(&mut self) {
@@ -107,7 +135,7 @@ impl Executor<'_> {
             while let Some(waiter) = self.server.blocking.first(&place, &exhausted) {
                 match self.serve(&waiter, &place.1) {
                     Served::Done => {}
-                    Served::FoundNothing => exhausted.extend(waiter.request.kind),
+                    Served::FoundNothing(_) => exhausted.extend(waiter.request.kind),
                     Served::Later => {
                         is_vain = true;
                         self.stand_in_wait = Duration::ZERO;
@@ -138,7 +166,7 @@ impl Executor<'_> {
             }
             match self.serve(&waiter, &place.1) {
                 Served::Done => {}
-                Served::FoundNothing => exhausted.extend(group.map(Box::from)),
+                Served::FoundNothing(_) => exhausted.extend(group.map(Box::from)),
                 Served::Later => {
                     is_vain = true;
                     self.stand_in_wait = Duration::ZERO;
@@ -171,9 +199,9 @@ impl Executor<'_> {
             let args = waiter.request.looking_only_at(key);
             let lsn = self.run(&mut stand_in, args.as_args(), &mut reply);
             match stand_in.after {
-                After::Block(_) => {
+                After::Block(request) => {
                     waiter.seen.fetch_max(lsn.0, Ordering::Relaxed);
-                    return Served::FoundNothing;
+                    return Served::FoundNothing(request.look_after);
                 }
                 After::Postpone | After::Pause => return Served::Later,
                 // Who waits already runs no steps.

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Barrier};
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use smallvec::smallvec;
 use tarn_engine::checkpoint::Checkpoints;
@@ -21,7 +22,7 @@ use super::waiters::VAIN_MAX;
 use crate::Services;
 use crate::commands;
 use crate::config::{Config, ConfigStore};
-use crate::execute::blocking::{Outcome, Waiter, give_up};
+use crate::execute::blocking::{LOOK_PAUSE, Outcome, Waiter, give_up};
 use crate::execute::client::{After, Client};
 use crate::net::address::Address;
 use crate::net::handle::ClientHandle;
@@ -245,6 +246,31 @@ fn who_waits_comes_before_a_newcomer_that_looks_before_it_is_served() {
         assert!(!second.is_done());
         give_up(&served.server.blocking, &second);
     }
+}
+
+#[test]
+fn who_waits_to_claim_looks_again_when_something_has_been_pending_for_long_enough() {
+    let served = Served::new();
+    let [mut other, mut waiting] = [0, 1].map(|worker| served.client(worker));
+    for request in ["XADD s 1-1 f v", "XGROUP CREATE s g 0", "XREADGROUP GROUP g a STREAMS s >"] {
+        assert!(!served.ask(&mut other, request).starts_with('-'), "{request}");
+    }
+    let waiter = served.wait(&mut waiting, "XREADGROUP GROUP g b BLOCK 0 CLAIM 300 STREAMS s >");
+    let after = Some(Duration::from_millis(300));
+    assert_eq!(waiter.request.look_after, after);
+    assert_eq!(served.execute(1, |executor| executor.look_again(&waiter)), after);
+    assert!(!waiter.is_done());
+    assert!(!served.ask(&mut other, "XCLAIM s g a 0 1-1 IDLE 300").starts_with('-'));
+    assert_eq!(served.execute(1, |executor| executor.look_again(&waiter)), None);
+    let Some(Outcome::Served(reply, _)) = waiter.take_outcome() else { panic!("it was served") };
+    let reply = String::from_utf8(reply).unwrap();
+    assert!(reply.ends_with(":300\r\n:2\r\n"), "{reply}");
+    // Nothing is pending: what comes from now on may be claimed then.
+    let mut third = served.client(1);
+    served.ask(&mut other, "XACK s g 1-1");
+    let waiter = served.wait(&mut third, "XREADGROUP GROUP g b BLOCK 0 CLAIM 0 STREAMS s >");
+    assert_eq!(waiter.request.look_after, Some(LOOK_PAUSE), "nobody looks without a pause");
+    give_up(&served.server.blocking, &waiter);
 }
 
 #[test]
