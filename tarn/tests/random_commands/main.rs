@@ -14,6 +14,7 @@ mod against_redis;
 mod alike;
 mod client;
 mod lives;
+mod newer_streams;
 mod points;
 #[path = "../running/mod.rs"]
 mod running;
