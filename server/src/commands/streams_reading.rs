@@ -148,6 +148,11 @@ impl<'a> Reading<'a> {
         Ok(reading)
     }
 
+    /// Whether the client is to wait for what others wait for already. What may be claimed is none of theirs.
+    fn joins_others(&self) -> bool {
+        self.block.is_some() && self.claim.is_none()
+    }
+
     /// The keys with the arguments that say where to read from.
     fn streams(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let (args, len) = (self.args, self.keys.len());
@@ -308,7 +313,10 @@ fn xreadgroup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
         if let (Some(min_idle), Some(Idle { next: Some(next), .. })) = (min_idle, &idle) {
             claimable = claimable.min(Some(next.saturating_add(min_idle)));
         }
-        if !is_new || reader.has_new() || idle.as_ref().is_some_and(|idle| !idle.is_empty()) {
+        // Who waits already comes first.
+        let joins_others = reading.joins_others() && cx.is_behind_readers(key, group);
+        let has_new = reader.has_new() && !joins_others;
+        if !is_new || has_new || idle.as_ref().is_some_and(|idle| !idle.is_empty()) {
             replied += 1;
             write_key(&mut cx.reply, key);
             match is_new {

@@ -6,7 +6,10 @@
 //! command of the first waiter in its stead, with the same function, right after its own command, and hands
 //! it the reply (`executor/waiters.rs`). So clients are served in the order in which they came. One that
 //! finds something leaves it to those that wait already, and joins them: they may not have been served yet.
-//! `XREADGROUP` does not yet.
+//! `XREADGROUP` does so for those of its group, but not with `CLAIM`.
+//!
+//! What is claimed from others (`XREADGROUP … CLAIM`) comes by time alone: such a client looks again when
+//! something may have been pending for long enough.
 //!
 //! Order of locks: the gate, the state of a waiter, the keys that its command latches; the queues are locked
 //! last and for a moment. So a command that holds latches must not touch a waiter's state.
@@ -314,6 +317,17 @@ impl Blocking {
             let queues = self.queues.lock();
             let queue = queues.get(&(db, Box::from(key)));
             queue.is_some_and(|queue| queue.iter().any(|waiter| waiter.request.kind == Some(kind)))
+        }
+    }
+
+    /// Whether a client waits for entries of the stream at this key on behalf of this group.
+    pub(crate) fn is_read_for(&self, db: u8, key: &[u8], group: &[u8]) -> bool {
+        self.awaits_groups() && {
+            let queues = self.queues.lock();
+            let queue = queues.get(&(db, Box::from(key)));
+            queue.is_some_and(|queue| {
+                queue.iter().any(|waiter| waiter.request.group.as_deref() == Some(group))
+            })
         }
     }
 

@@ -223,8 +223,16 @@ impl<'c, 'a> Context<'c, 'a> {
     /// Whether the client can wait, and others wait for this key already. They are served when it has joined
     /// them at the latest.
     fn is_behind_others(&self, key: &[u8], kind: Kind) -> bool {
-        let can_wait = !self.client.waits && !self.client.denies_waiting;
-        can_wait && self.server.blocking.is_awaited(self.client.db, key, kind)
+        self.can_wait() && self.server.blocking.is_awaited(self.client.db, key, kind)
+    }
+
+    /// The same, where others wait for entries of the stream at this key on behalf of a group.
+    pub fn is_behind_readers(&self, key: &[u8], group: &[u8]) -> bool {
+        self.can_wait() && self.server.blocking.is_read_for(self.client.db, key, group)
+    }
+
+    fn can_wait(&self) -> bool {
+        !self.client.waits && !self.client.denies_waiting
     }
 
     /// Lets the client wait until one of the keys, which are `args[keys]` in the selected database, is given

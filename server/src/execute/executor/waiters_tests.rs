@@ -14,6 +14,7 @@ use tarn_engine::checkpoint::Checkpoints;
 use tarn_engine::io::{ManualClock, SimDisk, SimOptions};
 use tarn_engine::record::{Change, Side, Write};
 use tarn_engine::session::Access;
+use tarn_engine::value::stream::{StreamId, element};
 use tarn_engine::{Background, Engine, Group, KeyRef};
 use tarn_resp::OwnedArgs;
 
@@ -246,6 +247,34 @@ fn who_waits_comes_before_a_newcomer_that_looks_before_it_is_served() {
         assert!(!second.is_done());
         give_up(&served.server.blocking, &second);
     }
+}
+
+#[test]
+fn who_waits_for_a_group_comes_before_a_newcomer_of_that_group() {
+    let served = Served::new();
+    let [mut waiting, mut newcomer, mut other] = [0, 1, 1].map(|worker| served.client(worker));
+    assert_eq!(served.ask(&mut other, "XGROUP CREATE s g 0 MKSTREAM"), "+OK");
+    assert_eq!(served.ask(&mut other, "XGROUP CREATE s h 0"), "+OK");
+    let first = served.wait(&mut waiting, "XREADGROUP GROUP g a BLOCK 0 STREAMS s >");
+    // The write of a worker that has not come to serving.
+    let change = element::put_entry(StreamId::new(1, 1), 1, [(&b"f"[..], &b"v"[..])].into_iter());
+    let session = served.server.engine().unwrap().enter_in_turn(2);
+    let keys = [KeyRef::of(0, b"s")];
+    let mut latched = session.latch(&keys, Access::Write, NOW);
+    let write = Write::Key { db: 0, key: b"s"[..].into(), change };
+    latched.commit(&smallvec![write], &mut Group::default()).unwrap();
+    latched.release();
+    drop(session);
+    let second = served.wait(&mut newcomer, "XREADGROUP GROUP g b BLOCK 0 STREAMS s >");
+    served.execute(1, |executor| executor.serve_waiter(&second));
+    assert!(matches!(first.take_outcome(), Some(Outcome::Served(..))));
+    assert!(!second.is_done());
+    give_up(&served.server.blocking, &second);
+    // Another group, and who would not wait.
+    let third = served.wait(&mut newcomer, "XREADGROUP GROUP g b BLOCK 0 STREAMS s >");
+    assert!(served.ask(&mut other, "XREADGROUP GROUP h c BLOCK 0 STREAMS s >").starts_with("*1"));
+    assert_eq!(served.ask(&mut other, "XREADGROUP GROUP g c STREAMS s >"), "*-1");
+    give_up(&served.server.blocking, &third);
 }
 
 #[test]
