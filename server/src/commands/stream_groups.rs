@@ -184,8 +184,8 @@ impl<'c, 'a: 'c> GroupReader<'c, 'a> {
         self.stream.last().is_some_and(|last| last.id > self.state.last_id)
     }
 
-    /// The pending entries that nobody got for so many milliseconds, so many at most. Goes through all that is
-    /// pending.
+    /// The pending entries that nobody got for so many milliseconds, so many at most. Goes through all that
+    /// is pending.
     pub(super) fn find_idle(&mut self, now: u64, min_idle: u64, most: usize) -> Idle {
         let (mut oldest, mut next) = (BinaryHeap::new(), None::<u64>);
         let is_first = !std::mem::replace(&mut self.has_claimed, true);
@@ -222,8 +222,8 @@ impl<'c, 'a: 'c> GroupReader<'c, 'a> {
         true
     }
 
-    /// Replies with entries that may be claimed, if that is asked for, and then with entries that nobody of the
-    /// group got. These are pending from now on, unless they are to be acknowledged at once.
+    /// Replies with entries that may be claimed, if that is asked for, and then with entries that nobody of
+    /// the group got. These are pending from now on, unless they are to be acknowledged at once.
     pub(super) fn reply_new(
         &mut self,
         cx: &mut Context<'_, 'a>,

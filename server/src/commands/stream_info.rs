@@ -120,7 +120,7 @@ fn stream<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     Ok(())
 }
 
-/// What the stream remembers of producers, if it ever had to: as Redis 8.6 has it for each stream.
+/// Shows the messages of producers that a stream remembers, if it ever had to; Redis 8.6 does so always.
 fn show_remembered(reply: &mut Writer<'_>, remembered: &Remembered) {
     let Remembered { how, producers, messages } = remembered;
     for (name, number) in [

@@ -4,7 +4,7 @@
 //! ```text
 //!   XADD key IDMP producer message * …
 //!     remembered ──> the ID of its entry; counted as a duplicate
-//!     not        ──> entry, message, count; some that are forgotten go, of this producer and of the one behind it
+//!     not        ──> entry, message, count; some forgotten ones go, of this producer and of the next
 //! ```
 //!
 //! So what is forgotten goes without a search, as long as one producer of the stream adds something.
@@ -47,12 +47,12 @@ const MESSAGES: RangeInclusive<i64> = 1..=10_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Produced<'a> {
     producer: &'a [u8],
-    /// What the producer calls it; `None`: it is known by its fields.
+    /// The name that the producer gave it; `None`: it is known by its fields.
     name: Option<&'a [u8]>,
 }
 
 impl<'a> Produced<'a> {
-    /// How many words belong to the one at `at`, if it begins to tell of a message and they are there.
+    /// The number of words that belong to the one at `at`, if it begins to tell of a message and they are there.
     pub(super) fn names(args: Args<'_>, at: usize) -> Option<usize> {
         let is = |option: &str| args.at(at).eq_ignore_ascii_case(option.as_bytes());
         let more = args.len() - 1 - at;
@@ -115,7 +115,7 @@ fn name_of(fields: Args<'_>) -> Vec<u8> {
     sum.to_be_bytes().to_vec()
 }
 
-/// How a stream remembers messages of which nobody has said how.
+/// The way in which a stream remembers messages, where nobody has said another.
 fn defaults(cx: &Context<'_, '_>) -> Idempotence {
     let config = cx.server.config.snapshot();
     let (duration_s, messages_max) = (config.stream_idmp_duration_s, config.stream_idmp_messages_max);
@@ -180,17 +180,17 @@ impl<'a> Message<'a> {
     }
 }
 
-/// What a stream remembers.
+/// The messages that a stream remembers.
 pub(super) struct Remembered {
     pub(super) how: Idempotence,
-    /// How many producers have messages that are remembered.
+    /// The number of producers with messages that are remembered.
     pub(super) producers: u64,
-    /// How many messages they have.
+    /// The number of their messages.
     pub(super) messages: u64,
 }
 
 impl Remembered {
-    /// What this stream does, if it ever has to.
+    /// Those of this stream, if it ever had to remember one.
     pub(super) fn of(stream: StreamRef<'_>, now: u64) -> Option<Remembered> {
         let how = stream.idempotence()?;
         let (mut producers, mut messages) = (0, 0);

@@ -48,7 +48,7 @@ pub(super) const COMMANDS: &[Command] = &[
     .complexity("O(G log N) for each entry with G being the number of groups"),
 ];
 
-/// How often a command asks a group for an entry, at most.
+/// A command asks groups for entries so often at most.
 const LOOKS_MAX: usize = 1 << 20;
 
 /// Entries that a trim removes.
@@ -63,7 +63,7 @@ pub(super) struct Removal {
 }
 
 impl Removal {
-    /// What a trim removes of a stream to which the entry `added` is about to be added.
+    /// Those that a trim removes of a stream to which the entry `added` is about to be added.
     pub(super) fn of(
         cx: &Context<'_, '_>,
         trim: &Trim,
@@ -129,7 +129,7 @@ impl Removal {
         Ok(removal)
     }
 
-    /// What a trim removes of a stream that has this entry alone, and no groups.
+    /// Those that a trim removes of a stream that has this entry alone, and no groups.
     pub(super) fn of_the_only(trim: &Trim, id: StreamId) -> Removal {
         match trim.takes_the_only(id) {
             true => Removal { front: 1, below: id.next(), others: Vec::new() },
@@ -206,8 +206,8 @@ fn below_rank(stream: StreamRef<'_>, added: Option<StreamId>, rank: usize) -> Op
     })
 }
 
-/// The first entry from this one on that a group has still to read, or that is pending; there may be none with
-/// this ID.
+/// The first entry from this one on that a group has still to read, or that is pending; there may be none
+/// with this ID.
 fn first_needed(group: GroupRef<'_>, from: Option<StreamId>) -> Option<StreamId> {
     let pending = group.pending_from(from.unwrap_or(StreamId::MIN)).next().map(|pending| pending.id);
     group.state().last_id.next().into_iter().chain(pending).min()
@@ -272,7 +272,7 @@ struct Removals<'c, 'a> {
     /// Those that were looked at.
     seen: HashSet<StreamId>,
     removed: Vec<StreamId>,
-    /// What is to be pending no more, by groups.
+    /// Entries that are to be pending no more, by groups.
     settled: Vec<(&'c [u8], StreamId)>,
 }
 

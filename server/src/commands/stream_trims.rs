@@ -1,5 +1,5 @@
-//! The words by which commands say which entries of a stream are to go, and what becomes of what groups know of
-//! them.
+//! The words by which commands say which entries of a stream are to go, and what becomes of what groups know
+//! of them.
 
 use tarn_engine::value::StreamRef;
 use tarn_engine::value::stream::StreamId;
@@ -7,7 +7,7 @@ use tarn_engine::value::stream::StreamId;
 /// Entries of a node in Redis, of which `~` removes whole ones.
 pub(super) const NODE_ENTRIES: usize = 100;
 
-/// What becomes of what is pending of an entry that is to be removed.
+/// The fate of what is pending of an entry that is to be removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Refs {
     /// It stays.

@@ -200,8 +200,8 @@ pub(super) fn write_entry(reply: &mut Writer<'_>, entry: &StreamEntry<'_>) {
     write_fields(reply, entry.fields);
 }
 
-/// Writes an entry as `CLAIM` shows it: with for how many milliseconds it was pending, and how often it had been
-/// delivered.
+/// Writes an entry as `CLAIM` shows it: with for how many milliseconds it was pending, and how often it had
+/// been delivered.
 pub(super) fn write_idle_entry(
     reply: &mut Writer<'_>,
     entry: &StreamEntry<'_>,

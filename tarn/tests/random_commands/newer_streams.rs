@@ -1,5 +1,5 @@
-//! Random sequences of the commands on streams that Redis 7.0 lacks: replies equal those of a model, and a start
-//! behind a kill has the same stream.
+//! Random sequences of the commands on streams that Redis 7.0 lacks: replies equal those of a model, and a
+//! start behind a kill has the same stream.
 
 use std::collections::BTreeMap;
 
@@ -161,7 +161,7 @@ struct Model {
     entries: BTreeMap<Seq, String>,
     last: Seq,
     groups: BTreeMap<String, Group>,
-    /// What each producer calls its messages, and their entries, the oldest first.
+    /// The names of the messages of each producer, and their entries, the oldest first.
     messages: BTreeMap<String, Vec<(String, Seq)>>,
     messages_max: usize,
     added: usize,
@@ -235,7 +235,7 @@ impl Model {
         Frame::bulk(id(seq))
     }
 
-    /// What becomes of an entry that is to be removed, where something of it is pending no more for `but`.
+    /// Removes an entry, of which nothing is pending any more for `but`; what became of it.
     fn delete(&mut self, refs: Refs, seq: Seq, but: Option<&str>) -> i64 {
         match refs {
             Refs::Acked if self.is_needed(seq, but) => return 2,

@@ -113,7 +113,7 @@ pub struct Pending<'a> {
     pub deliveries: u64,
 }
 
-/// How a stream remembers messages of producers, so that it adds none twice.
+/// The way in which a stream remembers messages of producers, so that it adds none twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Idempotence {
     /// For how many seconds.
@@ -131,7 +131,7 @@ pub struct Idempotence {
 /// A message of a producer that is in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// What the producer calls it.
+    /// The name that the producer gave it.
     pub name: &'a [u8],
     /// How many messages had been added with it, of all producers.
     pub ordinal: u64,
@@ -362,7 +362,8 @@ pub(super) fn aged_name(producer: &[u8], message: &Message<'_>) -> NameBytes {
     name
 }
 
-/// Before the messages of a producer by age that have this ordinal or a greater one, and behind all else of it.
+/// Before the messages of a producer by age that have this ordinal or a greater one, and behind all else of
+/// that producer.
 pub(super) fn before_aged(producer: &[u8], ordinal: u64) -> NameBytes {
     let mut name = of_producer(producer, AGED);
     name.extend_from_slice(&ordinal.to_be_bytes());

@@ -163,8 +163,10 @@ fn step(grow: u32) -> impl Strategy<Value = Step> {
         16 => (number(), number(), 0..40u64, id())
             .prop_map(|(producer, name, ordinal, id)| Step::Remember(producer, name, ordinal, id)),
         8 => (number(), number()).prop_map(|(producer, name)| Step::Forget(producer, name)),
-        1 => (0..5u64, 0..6u64, any::<u64>(), 0..40u64).prop_map(|(duration_s, messages_max, added, forgotten)| {
-            Step::Idempotence(Idempotence { duration_s, messages_max, added, duplicates: added / 2, forgotten })
+        1 => (0..5u64, 0..6u64, any::<u64>(), 0..40u64).prop_map(|numbers| {
+            let (duration_s, messages_max, added, forgotten) = numbers;
+            let duplicates = added / 2;
+            Step::Idempotence(Idempotence { duration_s, messages_max, added, duplicates, forgotten })
         }),
     ];
     prop_oneof![
