@@ -115,7 +115,7 @@ impl Removal {
         for (rank, id) in (front..reach).zip(ids.chain(added.filter(|_| front < len))) {
             let removed = removal.count();
             let node = NODE_ENTRIES.min(len - rank);
-            let is_over = rank % NODE_ENTRIES == 0 && removed + node > trim.limit();
+            let is_over = rank.is_multiple_of(NODE_ENTRIES) && removed + node > trim.limit();
             // All that follow are unread by some group.
             if removed == most || is_over || last_read < id || looks < groups.len() {
                 break;

@@ -486,7 +486,7 @@ fn newer_commands_on_streams_do_what_a_model_does_also_behind_a_kill() {
             told.push(format!("{words:?} -> {expected}"));
             let before = || told[told.len().saturating_sub(12)..].join("\n");
             assert!(reply == expected, "seed {seed}: {reply}\ninstead of the last reply here\n{}", before());
-            if step % 50 == 0 {
+            if step.is_multiple_of(50) {
                 model.check(&mut client);
             }
         }

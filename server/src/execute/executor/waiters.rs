@@ -198,7 +198,7 @@ impl Executor<'_> {
             let mut reply = Vec::new();
             let args = waiter.request.looking_only_at(key);
             let lsn = self.run(&mut stand_in, args.as_args(), &mut reply);
-            match stand_in.after {
+            match &stand_in.after {
                 After::Block(request) => {
                     waiter.seen.fetch_max(lsn.0, Ordering::Relaxed);
                     return Served::FoundNothing(request.look_after);
