@@ -35,6 +35,7 @@ fn every_encoding() -> Vec<u8> {
         (15, stream(1)),
         (19, stream(2)),
         (21, stream(3)),
+        (26, stream(4)),
     ];
     let mut body =
         b"\xfa\x09redis-ver\x067.0.15\xfe\x00\xfb\x11\x01\xfc\x10\x27\x00\x00\x00\x00\x00\x00".to_vec();
@@ -47,7 +48,7 @@ fn every_encoding() -> Vec<u8> {
 #[test]
 fn every_cut_is_refused_where_it_is() {
     let whole = every_encoding();
-    assert_eq!(read(&whole, Unsupported::Refuse).unwrap().0.len(), 20);
+    assert_eq!(read(&whole, Unsupported::Refuse).unwrap().0.len(), 21);
     for len in 0..whole.len() {
         match read(&whole[..len], Unsupported::Refuse) {
             Err(ReadError::Foreign) => assert!(len < 9),
@@ -117,7 +118,7 @@ fn a_file_in_any_pieces_is_the_file() {
         while reader.next_key().unwrap().is_some() {
             keys += 1;
         }
-        assert_eq!((keys, reader.offset()), (20, whole.len() as u64));
+        assert_eq!((keys, reader.offset()), (21, whole.len() as u64));
     }
 }
 

@@ -7,7 +7,7 @@ use crate::crc::crc64;
 use crate::error::{Damage, ReadError};
 use crate::format::Kind;
 use crate::reader::{Head, Reader, Skipped, Unsupported};
-use crate::stream::{Consumer, Fields, Group, Pending, StreamHead, StreamId};
+use crate::stream::{Consumer, Fields, Group, Idempotence, Message, Pending, StreamHead, StreamId};
 use crate::visitor::Visitor;
 
 /// The calls that a visitor got, a word for each call. What comes behind the head of a stream is added to it.
@@ -64,6 +64,15 @@ impl Visitor for Told {
     fn pending(&mut self, group: &[u8], pending: &Pending<'_>) {
         let Pending { id, consumer, delivered_ms, deliveries } = pending;
         self.more(&format!(" {}/{}:{id},{delivered_ms},{deliveries}", text(group), text(consumer)));
+    }
+
+    fn message(&mut self, producer: &[u8], message: &Message<'_>) {
+        self.more(&format!(" {}:{}={}", text(producer), text(message.name), message.id));
+    }
+
+    fn idempotence(&mut self, how: &Idempotence) {
+        let Idempotence { duration_s, messages_max, added, duplicates } = how;
+        self.more(&format!(" remembers:{duration_s},{messages_max},{added},{duplicates}"));
     }
 }
 

@@ -102,7 +102,8 @@ pub(crate) enum Encoding {
     Quicklist,
     /// A count, then nodes: a number for the kind, then a string that is an element or a listpack.
     Quicklist2,
-    /// Nodes with entries, a head, groups; in the form of Redis 5 (1), 7.0 (2) or 7.2 (3).
+    /// Nodes with entries, a head, groups; in the form of Redis 5 (1), 7.0 (2), 7.2 (3) or, with messages of
+    /// producers, 8.6 (4).
     Stream(u8),
     /// The number of RedisJSON's type; then, as the parts of a module's data, one string and the end.
     Json,
@@ -196,6 +197,7 @@ impl Type {
             19 => Encoding::Stream(2),
             20 => Encoding::Blob(Kind::Set, Form::Listpack),
             21 => Encoding::Stream(3),
+            26 => Encoding::Stream(4),
             _ => return None,
         }))
     }

@@ -1,12 +1,12 @@
 //! The visitor of values: a reader hands each value to it, element by element.
 
 use crate::format::Kind;
-use crate::stream::{Consumer, Fields, Group, Pending, StreamHead, StreamId};
+use crate::stream::{Consumer, Fields, Group, Idempotence, Message, Pending, StreamHead, StreamId};
 
 /// Takes a value element by element; borrowed bytes last for the call.
 ///
-/// Members of sets and sorted sets, fields of hashes, groups, consumers of a group and what is pending in it
-/// come once each, scores are numbers. When reading ends
+/// Members of sets and sorted sets, fields of hashes, groups, consumers of a group and what is pending in it,
+/// producers and messages of each come once each, scores are numbers. When reading ends
 /// with an error, the elements so far are not the value.
 pub trait Visitor {
     /// A value of this kind follows. Called first, once for each value.
@@ -57,6 +57,16 @@ pub trait Visitor {
     /// Another entry that is pending in the group that came last, for the consumer that came last.
     fn pending(&mut self, group: &[u8], pending: &Pending<'_>) {
         let _ = (group, pending);
+    }
+
+    /// Another message of a producer of a stream, behind all groups; of each producer the oldest first.
+    fn message(&mut self, producer: &[u8], message: &Message<'_>) {
+        let _ = (producer, message);
+    }
+
+    /// Says how the stream remembers messages of producers; behind all of them.
+    fn idempotence(&mut self, how: &Idempotence) {
+        let _ = how;
     }
 }
 

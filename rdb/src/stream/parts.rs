@@ -58,7 +58,7 @@ pub struct Consumer<'a> {
     pub name: &'a [u8],
     /// When it asked for something last, in milliseconds since the Unix epoch.
     pub seen_ms: u64,
-    /// When it got something last. Only type 21 says it; of others it is when it was seen, as in Redis.
+    /// When it got something last. Only types 21 and 26 say it; of others it is when it was seen, as in Redis.
     pub active_ms: Option<u64>,
 }
 
@@ -73,6 +73,28 @@ pub struct Pending<'a> {
     pub delivered_ms: u64,
     /// How often.
     pub deliveries: u64,
+}
+
+/// A message of a producer, which is added once however often it comes. Only type 26 has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// The name that the producer gave it.
+    pub name: &'a [u8],
+    /// The ID of its entry, which may be gone.
+    pub id: StreamId,
+}
+
+/// The way in which a stream remembers messages of producers. Only type 26 says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idempotence {
+    /// For how many seconds.
+    pub duration_s: u64,
+    /// How many of each producer at most.
+    pub messages_max: u64,
+    /// How many were added.
+    pub added: u64,
+    /// How many came again, and were not added.
+    pub duplicates: u64,
 }
 
 /// In the place of the number of entries that a group has read, if it is not known.

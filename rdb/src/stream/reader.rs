@@ -1,7 +1,7 @@
-//! Reads a stream: its entries, then what it knows of itself, then its groups.
+//! Reads a stream: its entries, then what it knows of itself, then its groups and its producers.
 
 use super::node;
-use super::parts::{Consumer, Group, Pending, StreamHead, StreamId, UNKNOWN};
+use super::parts::{Consumer, Group, Idempotence, Message, Pending, StreamHead, StreamId, UNKNOWN};
 use super::repeats::Repeats;
 use crate::error::{Damage, ReadError};
 use crate::format::{NODE_BYTES_MAX, STRING_BYTES_MAX};
@@ -21,8 +21,13 @@ const PENDING_BYTES: usize = ID_BYTES + 8;
 
 /// Where names of groups are remembered; the names of consumers are by the number of their group.
 const GROUPS: u64 = 0;
+/// The same for producers; the names of messages are by the number of their producer, from another on.
+const PRODUCERS: u64 = u64::MAX;
+const MESSAGES: u64 = 1 << 63;
+/// The length of the name of a message, and its ID.
+const MESSAGE_BYTES: usize = 3;
 
-/// Reads a stream in the form of Redis 5 (1), 7.0 (2) or 7.2 (3); how many entries it has.
+/// Reads a stream in the form of Redis 5 (1), 7.0 (2), 7.2 (3) or 8.6 (4); how many entries it has.
 pub(crate) fn read<R: Read>(
     form: u8,
     source: &mut Source<R>,
@@ -36,6 +41,9 @@ pub(crate) fn read<R: Read>(
     let head = reader.head(entries)?;
     for number in 1..=reader.source.number()? {
         reader.group(number, &entries, &head, group, consumer)?;
+    }
+    if form >= 4 {
+        reader.producers(group, consumer)?;
     }
     Ok(entries.count)
 }
@@ -225,6 +233,41 @@ impl<R: Read> Reader<'_, R> {
             return Err(Damage::Stream("the same entry is pending for two consumers, or twice for one"));
         }
         Ok(*delivered)
+    }
+
+    fn producers(&mut self, producer: &mut Vec<u8>, message: &mut Vec<u8>) -> Result<(), ReadError> {
+        let (duration_s, messages_max) = (self.source.number()?, self.source.number()?);
+        for number in 0..self.source.number()? {
+            let offset = self.source.offset();
+            self.source.string(producer)?;
+            if !self.names.is_first_of(PRODUCERS, producer) {
+                return Err(damaged(offset, Damage::Stream("two of its producers have the same name")));
+            }
+            for _ in 0..self.source.number()? {
+                self.message(MESSAGES + number, producer, message)?;
+            }
+        }
+        let (added, duplicates) = (self.source.number()?, self.source.number()?);
+        self.visitor.idempotence(&Idempotence { duration_s, messages_max, added, duplicates });
+        Ok(())
+    }
+
+    fn message(&mut self, scope: u64, producer: &[u8], name: &mut Vec<u8>) -> Result<(), ReadError> {
+        let offset = self.source.offset();
+        self.source.string(name)?;
+        let names_bytes = producer.len() as u64 + name.len() as u64;
+        if names_bytes + NAME_BYTES > STRING_BYTES_MAX {
+            return Err(damaged(offset, Damage::StringTooLong(names_bytes)));
+        }
+        if !self.names.is_first_of(scope, name) {
+            return Err(damaged(offset, Damage::Stream("a producer has two messages of the same name")));
+        }
+        let id = self.id_of_numbers()?;
+        self.repeats.earn(name.len() + MESSAGE_BYTES);
+        // Tarn keeps both names with each message, and in what lists it by age.
+        self.repeats.spend(2 * names_bytes).map_err(|damage| damaged(offset, damage))?;
+        self.visitor.message(producer, &Message { name, id });
+        Ok(())
     }
 
     fn id_of_numbers(&mut self) -> Result<StreamId, ReadError> {

@@ -66,12 +66,19 @@ fn two_groups(form: u8) -> Vec<u8> {
     [&[2][..], &group(form, "g", &pending, &[alice, bob]), &group(form, "h", &[], &[])].concat()
 }
 
-/// A stream in the form of Redis 5 (1), 7.0 (2) or 7.2 (3).
-pub(crate) fn stream(form: u8) -> Vec<u8> {
-    [nodes(), head(form), two_groups(form)].concat()
+/// Two messages of one producer, and another that has none left.
+fn producers() -> Vec<u8> {
+    let messages = [&string(b"a")[..], &[5, 1], &string(b"b"), &[7, 0]].concat();
+    [&[50, 20, 2][..], &string(b"p"), &[2], &messages, &string(b"q"), &[0, 9, 3]].concat()
 }
 
-const TYPES: [(u8, u8); 3] = [(1, 15), (2, 19), (3, 21)];
+/// A stream in the form of Redis 5 (1), 7.0 (2), 7.2 (3) or 8.6 (4).
+pub(crate) fn stream(form: u8) -> Vec<u8> {
+    let producers = if form >= 4 { producers() } else { Vec::new() };
+    [nodes(), head(form), two_groups(form), producers].concat()
+}
+
+const TYPES: [(u8, u8); 4] = [(1, 15), (2, 19), (3, 21), (4, 26)];
 
 /// Reads a stream of this form.
 fn read(form: u8, value: &[u8]) -> Result<String, Damage> {
@@ -92,10 +99,12 @@ fn all_forms_are_read() {
         (1, "last:10-0 added:3 deleted:0-0", "?", 2000),
         (2, "last:10-0 added:8 deleted:5-2", "4", 2000),
         (3, "last:10-0 added:8 deleted:5-2", "4", 1500),
+        (4, "last:10-0 added:8 deleted:5-2", "4", 1500),
     ] {
+        let producers = if form == 4 { " p:a=5-1 p:b=7-0 remembers:50,20,9,3" } else { "" };
         let expected = format!(
             "{entries} {head} group:g,7-0,{read_count} g/alice,2000,{alice_active}{pending} \
-             g/bob,2000,{alice_active} g/bob:5-2,1000,3 group:h,7-0,{read_count}"
+             g/bob,2000,{alice_active} g/bob:5-2,1000,3 group:h,7-0,{read_count}{producers}"
         );
         assert_eq!(read(form, &stream(form)).as_deref(), Ok(&expected[..]), "form {form}");
     }
@@ -253,6 +262,17 @@ fn a_stream_that_contradicts_itself_is_refused() {
     ] {
         assert_eq!(parts.read(), Err(Damage::Stream(problem)));
     }
+}
+
+#[test]
+fn producers_and_messages_of_each_come_once() {
+    let of = |producers: &[u8]| read(4, &[&nodes()[..], &head(4), &[0], producers].concat()).map(|_| ());
+    assert_eq!(of(b"\x01\x01\x02\x01p\x01\x01a\x05\x01\x01q\x01\x01a\x06\x01\x02\x00"), Ok(()));
+    let twice = "two of its producers have the same name";
+    assert_eq!(of(b"\x01\x01\x02\x01p\x00\x01p\x00\x00\x00"), Err(Damage::Stream(twice)));
+    let twice = "a producer has two messages of the same name";
+    let same = b"\x01\x01\x01\x01p\x02\x01a\x05\x01\x01a\x06\x01\x02\x00";
+    assert_eq!(of(same), Err(Damage::Stream(twice)));
 }
 
 #[test]

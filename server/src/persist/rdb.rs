@@ -9,7 +9,9 @@
 use std::io::{self, Write};
 
 use tarn_engine::record::{Change, Kind, UnixMs};
-use tarn_engine::value::stream::{Consumer, GroupRef, GroupState, Pending, StreamHead, StreamId, element};
+use tarn_engine::value::stream::{
+    Consumer, GroupRef, GroupState, Idempotence, Pending, StreamHead, StreamId, element,
+};
 use tarn_engine::value::{ImageBuilder, StreamRef, ValueRef};
 use tarn_rdb::stream::Fields;
 use tarn_rdb::{ValueWriter, Visitor};
@@ -126,6 +128,8 @@ pub struct ChangeBuilder {
     /// Fields and values of an entry, and where each ends.
     texts: Vec<u8>,
     ends: Vec<usize>,
+    /// Messages of producers so far.
+    messages: u64,
 }
 
 enum Built {
@@ -237,6 +241,25 @@ impl Visitor for ChangeBuilder {
         let tarn_rdb::stream::Pending { id, consumer, delivered_ms: delivered, deliveries } = *pending;
         let pending = Pending { id: engine_id(id), consumer, delivered, deliveries };
         self.push_put(&element::put_pending(group, &pending));
+    }
+
+    fn message(&mut self, producer: &[u8], message: &tarn_rdb::stream::Message<'_>) {
+        // Their order tells their age, of each producer.
+        self.messages += 1;
+        let id = engine_id(message.id);
+        self.push_put(&element::put_message(producer, message.name, self.messages, id));
+    }
+
+    fn idempotence(&mut self, how: &tarn_rdb::stream::Idempotence) {
+        // Redis says so of each stream: also of those that never had to remember anything.
+        const UNUSED: tarn_rdb::stream::Idempotence =
+            tarn_rdb::stream::Idempotence { duration_s: 100, messages_max: 100, added: 0, duplicates: 0 };
+        if self.messages > 0 || *how != UNUSED {
+            let tarn_rdb::stream::Idempotence { duration_s, messages_max, added, duplicates } = *how;
+            let added = added.max(self.messages);
+            let how = Idempotence { duration_s, messages_max, added, duplicates, forgotten: 0 };
+            self.push_put(&element::put_idempotence(&how));
+        }
     }
 }
 
@@ -350,6 +373,39 @@ mod tests {
                 let owned = |group: GroupRef<'_>| group.owned_from(b"bob", StreamId::MIN).collect::<Vec<_>>();
                 assert_eq!(owned(group), owned(was));
             }
+        }
+    }
+
+    #[test]
+    fn messages_of_producers_are_remembered_as_a_file_has_them() {
+        let id = |ms| tarn_rdb::stream::StreamId { ms, seq: 1 };
+        let read = |messages: &[(&[u8], &[u8], u64)], how: (u64, u64, u64, u64)| {
+            let mut builder = ChangeBuilder::default();
+            builder.begin(tarn_rdb::Kind::Stream);
+            let (last_id, max_deleted_id) = (id(9), id(0));
+            builder.stream(&tarn_rdb::stream::StreamHead { last_id, entries_added: 9, max_deleted_id });
+            for (producer, name, ms) in messages {
+                builder.message(producer, &tarn_rdb::stream::Message { name, id: id(*ms) });
+            }
+            let (duration_s, messages_max, added, duplicates) = how;
+            let how = tarn_rdb::stream::Idempotence { duration_s, messages_max, added, duplicates };
+            builder.idempotence(&how);
+            Entry::create(b"key", &builder.finish(None).unwrap().unwrap(), Lsn(1)).unwrap()
+        };
+        let (p, q, a, b) = (&b"p"[..], &b"q"[..], &b"a"[..], &b"b"[..]);
+        let entry = read(&[(p, a, 5), (p, b, 6), (q, a, 4)], (7, 2, 1, 4));
+        let ValueRef::Stream(stream) = entry.value() else { panic!("a stream was read") };
+        let how = stream.idempotence().unwrap();
+        assert_eq!((how.duration_s, how.messages_max, how.added, how.duplicates), (7, 2, 3, 4));
+        for (producer, name, expected) in [(p, a, Some(5)), (p, b, Some(6)), (q, a, Some(4)), (q, b, None)] {
+            let found = stream.producer(producer).entry_of(name, &how, 0);
+            assert_eq!(found, expected.map(|ms| StreamId::new(ms, 1)));
+        }
+        assert!(stream.producer(p).messages().map(|message| message.name).eq([a, b]));
+        for (how, is_said) in [((100, 100, 0, 0), false), ((100, 100, 5, 0), true), ((9, 100, 0, 0), true)] {
+            let entry = read(&[], how);
+            let ValueRef::Stream(stream) = entry.value() else { panic!("a stream was read") };
+            assert_eq!(stream.idempotence().is_some(), is_said, "{how:?}");
         }
     }
 
