@@ -108,7 +108,7 @@ fn name_of(fields: Args<'_>) -> Vec<u8> {
         hash.update(field);
         hash.update(value);
         let digest = hash.digest().bytes();
-        let number = digest.iter().take(16).fold(0u128, |number, byte| number << 8 | u128::from(*byte));
+        let number = digest.iter().take(16).fold(0u128, |number, byte| (number << 8) | u128::from(*byte));
         // A sum keeps no order, and tells one pair that comes twice from another that does.
         sum = sum.wrapping_add(number);
     }

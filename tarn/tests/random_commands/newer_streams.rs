@@ -495,7 +495,7 @@ fn newer_commands_on_streams_do_what_a_model_does_also_behind_a_kill() {
         model.check(&mut client);
         let known: Vec<(String, String, Seq)> = (model.messages.iter())
             .flat_map(|(producer, of_it)| {
-                of_it.iter().map(|(name, seq)| (producer.clone(), name.clone(), *seq))
+                of_it.iter().map(move |(name, seq)| (producer.clone(), name.clone(), *seq))
             })
             .filter(|(_, name, _)| name.starts_with('m'))
             .collect();
