@@ -206,3 +206,54 @@ pub(super) fn options(args: Args<'_>, is_add: bool) -> Result<Options<'_>, Comma
     let trim = bound.map(|bound| Trim { bound, about, refs: refs.unwrap_or_default() });
     Ok(Options { trim, makes_stream, produced, entry })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_resp::OwnedArgs;
+
+    type Told = (Option<Trim>, bool, Option<NewId>);
+
+    /// The trim, whether there is a message of a producer, and the new ID.
+    fn told(request: &str) -> Result<Told, String> {
+        let args: OwnedArgs = request.split(' ').collect();
+        let read = options(args.as_args(), request.starts_with("XADD")).map_err(|error| error.to_string())?;
+        Ok((read.trim, read.produced.is_some(), read.entry.map(|entry| entry.1)))
+    }
+
+    #[test]
+    fn references_and_messages_stand_anywhere_before_the_id_and_once() {
+        let trim = |bound, about, refs| Some(Trim { bound, about, refs });
+        let length = Bound::Length(5);
+        let least = Bound::Id(StreamId::new(3, 0));
+        for (request, expected) in [
+            ("XTRIM s MAXLEN 5", (trim(length, None, Refs::Keep), false, None)),
+            ("XTRIM s acked MAXLEN ~ 5 LIMIT 7", (trim(length, Some(7), Refs::Acked), false, None)),
+            ("XTRIM s MINID = 3 DELREF", (trim(least, None, Refs::Remove), false, None)),
+            (
+                "XADD s DELREF MINID 3 IDMP p m * f v",
+                (trim(least, None, Refs::Remove), true, Some(NewId::Auto)),
+            ),
+            (
+                "XADD s IDMPAUTO p MAXLEN ~ 5 KEEPREF * f v",
+                (trim(length, Some(10_000), Refs::Keep), true, Some(NewId::Auto)),
+            ),
+            ("XADD s ACKED 7-* f v", (None, false, Some(NewId::AutoSeq(7)))),
+            ("XADD s * IDMP p", (None, false, Some(NewId::Auto))),
+        ] {
+            assert_eq!(told(request), Ok(expected), "{request}");
+        }
+        for (request, expected) in [
+            ("XTRIM s ACKED", NO_TRIM),
+            ("XTRIM s MAXLEN 5 ACKED DELREF", CommandError::Syntax),
+            ("XTRIM s MAXLEN 5 IDMP p m", CommandError::Syntax),
+            ("XADD s ACKED DELREF * f v", INVALID_ID),
+            ("XADD s IDMP p m IDMPAUTO p * f v", TWO_PRODUCERS),
+            ("XADD s IDMP p m 1-1 f v", NOT_OF_PRODUCERS),
+            ("XADD s IDMP p m 1-* f v", NOT_OF_PRODUCERS),
+            ("XADD s IDMP p", INVALID_ID),
+        ] {
+            assert_eq!(told(request), Err(expected.to_string()), "{request}");
+        }
+    }
+}

@@ -387,3 +387,52 @@ fn xackdel<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
     acknowledged.into_iter().for_each(|id| cx.write(key, element::remove_pending(name, id)));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_resp::OwnedArgs;
+
+    #[test]
+    fn a_limit_takes_whole_nodes_or_all() {
+        for (len, limit, expected) in [
+            (0, 0, 0),
+            (99, 100, 99),
+            (100, 100, 100),
+            (250, usize::MAX, 250),
+            (250, 250, 250),
+            (250, 249, 200),
+            (250, 99, 0),
+        ] {
+            assert_eq!(in_nodes(len, limit), expected, "{limit} of {len}");
+        }
+    }
+
+    #[test]
+    fn entries_are_named_behind_their_number_and_the_last_time_counts() {
+        let parse = |words: &str| {
+            let args: OwnedArgs = words.split(' ').collect();
+            let named = Named::parse(args.as_args(), 0).map_err(|error| error.to_string())?;
+            let ids = named.ids(args.as_args()).map_err(|error| error.to_string())?;
+            Ok::<_, String>((named.refs, ids))
+        };
+        let id = |ms| StreamId::new(ms, 0);
+        assert_eq!(parse("IDS 1 5"), Ok((Refs::Keep, vec![id(5)])));
+        assert_eq!(parse("delref ids 2 5 5"), Ok((Refs::Remove, vec![id(5), id(5)])));
+        assert_eq!(parse("IDS 1 5 ACKED"), Ok((Refs::Acked, vec![id(5)])));
+        assert_eq!(parse("IDS 1 5 IDS 1 6"), Ok((Refs::Keep, vec![id(6)])));
+        let no_match = "ERR The `numids` parameter must match the number of arguments";
+        for (words, expected) in [
+            ("ACKED", "ERR IDS option is required"),
+            ("IDS", "ERR syntax error"),
+            ("IDS 0 5", "ERR Number of IDs must be a positive integer"),
+            ("IDS 2 5", no_match),
+            ("IDS 18446744073709551615 5", "ERR Number of IDs must be a positive integer"),
+            ("IDS 9223372036854775807 5", no_match),
+            ("IDS 1 5 6", "ERR syntax error"),
+            ("KEEPREF DELREF IDS 1 5", "ERR syntax error"),
+        ] {
+            assert_eq!(parse(words), Err(expected.to_owned()), "{words}");
+        }
+    }
+}
