@@ -1,6 +1,7 @@
 //! Consumer groups of streams: made, removed, moved, and what their consumers get and acknowledge.
 
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use tarn_engine::record::Change;
 use tarn_engine::value::StreamRef;
@@ -134,11 +135,35 @@ pub(super) fn lag_of(stream: StreamRef<'_>, head: &StreamHead, group: &GroupStat
     Some((head.entries_added as i64).wrapping_sub(read as i64))
 }
 
+/// Pending entries that one command looks at, at most, to find those that may be claimed.
+const LOOKS_MAX: usize = 1 << 14;
+/// And of each of its streams at least.
+const LOOKS_MIN: usize = 16;
+
+/// At how many pending entries of each stream a command looks at most that names so many streams.
+pub(super) fn looks_at_each(streams: usize) -> usize {
+    (LOOKS_MAX / streams.max(1)).max(LOOKS_MIN)
+}
+
+/// The parts of so many pending entries at which a command looks that looks at so many at most: all, or the
+/// first ones, which most often were delivered first, and others that `random` says. So each has its turn.
+fn parts(pending: usize, looks: usize, random: u64) -> [Range<usize>; 2] {
+    if pending <= looks {
+        return [0..pending, pending..pending];
+    }
+    let front = looks / 2;
+    let others = looks - front;
+    let places = (pending - looks + 1) as u64;
+    let start = front + (random % places) as usize;
+    [0..front, start..start + others]
+}
+
 /// Pending entries that nobody got for long, and may be claimed.
+#[derive(Default)]
 pub(super) struct Idle {
     /// When they were delivered, and their IDs; those that nobody got for longest come first.
     ids: Vec<(u64, StreamId)>,
-    /// When the first was delivered of those that may not be claimed yet.
+    /// When another one may be claimed at the earliest.
     pub(super) next: Option<u64>,
 }
 
@@ -184,17 +209,25 @@ impl<'c, 'a: 'c> GroupReader<'c, 'a> {
         self.stream.last().is_some_and(|last| last.id > self.state.last_id)
     }
 
-    /// The pending entries that nobody got for so many milliseconds, so many at most. Goes through all that
-    /// is pending.
-    pub(super) fn find_idle(&mut self, now: u64, min_idle: u64, most: usize) -> Idle {
-        let (mut oldest, mut next) = (BinaryHeap::new(), None::<u64>);
+    /// The pending entries that nobody got for so many milliseconds, so many at most. Looks at no more than
+    /// `looks` of all that are pending: those that are found are the longest idle ones of these.
+    pub(super) fn find_idle(&mut self, now: u64, min_idle: u64, most: usize, looks: usize) -> Idle {
         let is_first = !std::mem::replace(&mut self.has_claimed, true);
         // Those before the first entry are gone.
-        let first = self.stream.first().filter(|_| is_first);
-        for pending in first.into_iter().flat_map(|first| self.group.pending_from(first.id)) {
+        let Some(first) = self.stream.first().filter(|_| is_first) else { return Idle::default() };
+        let gone = self.group.pending_rank(first.id);
+        let there = self.group.pending_count() - gone;
+        let mut oldest = BinaryHeap::<(u64, StreamId)>::new();
+        // One that is not looked at may be claimed at once.
+        let mut next = (there > looks).then_some(now);
+        let parts = parts(there, looks, rand::random());
+        let looked_at =
+            parts.into_iter().flat_map(|part| self.group.pending_at(gone + part.start).take(part.len()));
+        for pending in looked_at {
             let at = (pending.delivered, pending.id);
-            if pending.delivered.saturating_add(min_idle) > now {
-                next = Some(next.map_or(pending.delivered, |next| next.min(pending.delivered)));
+            let claimable = pending.delivered.saturating_add(min_idle);
+            if claimable > now {
+                next = Some(next.map_or(claimable, |next| next.min(claimable)));
                 continue;
             }
             let is_among_them = oldest.len() < most || oldest.peek().is_some_and(|newest| at < *newest);
@@ -460,4 +493,32 @@ fn remove_consumer<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), C
     }
     cx.reply.integer(pending);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_what_is_pending_are_within_it_and_each_entry_is_in_some() {
+        assert_eq!(parts(0, 8, 5), [0..0, 0..0]);
+        assert_eq!(parts(8, 8, 5), [0..8, 8..8]);
+        for (pending, looks) in [(9, 8), (10, 1), (100, 7), (1000, 16)] {
+            let mut seen = vec![false; pending];
+            for random in 0..pending as u64 {
+                let parts = parts(pending, looks, random);
+                assert_eq!(parts.iter().map(|part| part.len()).sum::<usize>(), looks);
+                assert!(parts[0].end <= parts[1].start && parts[1].end <= pending, "{parts:?} of {pending}");
+                parts.into_iter().flatten().for_each(|at| seen[at] = true);
+            }
+            assert!(seen.iter().all(|seen| *seen), "{looks} of {pending}");
+        }
+    }
+
+    #[test]
+    fn a_command_looks_at_as_much_in_many_streams_as_in_one() {
+        assert_eq!(looks_at_each(1), LOOKS_MAX);
+        assert_eq!(looks_at_each(4), LOOKS_MAX / 4);
+        assert_eq!(looks_at_each(1_000_000), LOOKS_MIN);
+    }
 }

@@ -11,7 +11,7 @@ use tarn_resp::{Args, OwnedArgs, Protocol, Writer, parse_i64};
 
 use super::stream_args::id;
 use super::stream_budget::check_names;
-use super::stream_groups::{GroupReader, Idle};
+use super::stream_groups::{GroupReader, looks_at_each};
 use super::streams::{count, write_entry};
 use crate::error::{CommandError, printable};
 use crate::execute::command::{Command, row};
@@ -301,6 +301,7 @@ fn xreadgroup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
     let (mut replied, now) = (0, cx.now());
     // When something is pending for long enough, at the earliest: what is delivered from now on is later.
     let mut claimable = reading.claim.map(|min_idle| now.saturating_add(min_idle));
+    let looks = looks_at_each(reading.keys.len());
     let mut readers: Vec<GroupReader<'_, 'a>> = Vec::new();
     for (key, from) in reading.streams() {
         let found = stream(cx, key)?.and_then(|(_, stream)| Some((stream, stream.group(group)?)));
@@ -309,10 +310,8 @@ fn xreadgroup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
         let mut reader = known.unwrap_or_else(|| GroupReader::new(key, stream, found, consumer));
         let is_new = from == b">";
         let min_idle = reading.claim.filter(|_| is_new);
-        let idle = min_idle.map(|min_idle| reader.find_idle(now, min_idle, reading.count));
-        if let (Some(min_idle), Some(Idle { next: Some(next), .. })) = (min_idle, &idle) {
-            claimable = claimable.min(Some(next.saturating_add(min_idle)));
-        }
+        let idle = min_idle.map(|min_idle| reader.find_idle(now, min_idle, reading.count, looks));
+        claimable = claimable.into_iter().chain(idle.as_ref().and_then(|idle| idle.next)).min();
         // Who waits already comes first.
         let joins_others = reading.joins_others() && cx.is_behind_readers(key, group);
         let has_new = reader.has_new() && !joins_others;

@@ -70,7 +70,22 @@ impl<'a> GroupRef<'a> {
 
     /// The pending entries with this ID and greater ones.
     pub fn pending_from(&self, id: StreamId) -> impl Iterator<Item = Pending<'a>> + use<'a> {
-        let at = self.stream.form.lower_bound(&element::pending_name(self.name, id));
+        self.pending_behind(self.stream.form.lower_bound(&element::pending_name(self.name, id)))
+    }
+
+    /// How many pending entries have smaller IDs.
+    pub fn pending_rank(&self, id: StreamId) -> usize {
+        let first = self.stream.form.lower_bound(&element::before(self.name, PENDING));
+        self.stream.form.lower_bound(&element::pending_name(self.name, id)) - first
+    }
+
+    /// The pending entries behind the first `rank` of them. REQUIRES: there are as many.
+    pub fn pending_at(&self, rank: usize) -> impl Iterator<Item = Pending<'a>> + use<'a> {
+        self.pending_behind(self.stream.form.lower_bound(&element::before(self.name, PENDING)) + rank)
+    }
+
+    /// The pending entries behind the first `at` elements of the stream, if one comes next.
+    fn pending_behind(&self, at: usize) -> impl Iterator<Item = Pending<'a>> + use<'a> {
         let group = self.name;
         self.stream.form.walk_from(at).map_while(move |item| match Name::parse(item.name) {
             Some(Name::Pending(of, id)) if of == group => pending_of(id, item.value),

@@ -501,6 +501,9 @@ fn check_groups(stream: StreamRef<'_>, model: &Model, ids: &[StreamId]) {
         for id in ids {
             let model = group.pending.range(id..).map(|(id, said)| (*id, said.0.clone()));
             assert!(there.pending_from(*id).map(plain).eq(model));
+            let rank = there.pending_rank(*id);
+            assert_eq!(rank, group.pending.range(..*id).count());
+            assert!(there.pending_at(rank).map(plain).eq(there.pending_from(*id).map(plain)));
             let one = group.pending.get(id).map(|said| (*id, said.0.clone()));
             assert_eq!(there.pending(*id).map(plain), one);
         }
