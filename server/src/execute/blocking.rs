@@ -31,6 +31,16 @@ use crate::store::Kept;
 
 /// The shortest time after which a client that waits looks again.
 pub(crate) const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// All clients that look again do so for about this part of the time of one worker together: a sixteenth.
+const LOOKS_SHARE: u32 = 16;
+/// The longest time for which such looks are put off.
+const LOOK_PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// For how long a client does not look again whose look took so long, where so many may look so.
+pub(crate) fn pause_of_looks(took: Duration, clients: usize) -> Duration {
+    let clients = u32::try_from(clients).unwrap_or(u32::MAX);
+    took.saturating_mul(LOOKS_SHARE).saturating_mul(clients).min(LOOK_PAUSE_MAX)
+}
 
 /// A blocking command that found nothing.
 #[derive(Debug)]
@@ -221,6 +231,11 @@ impl Blocking {
     /// Whether anybody waits for entries on behalf of a group, and is to be told that there is none any more.
     pub(crate) fn awaits_groups(&self) -> bool {
         self.groups.load(Ordering::SeqCst) > 0
+    }
+
+    /// How many wait for entries on behalf of groups.
+    pub(crate) fn waiting_for_groups(&self) -> usize {
+        self.groups.load(Ordering::Relaxed)
     }
 
     /// How many wait that will not wait for ever.
@@ -499,6 +514,20 @@ impl Waiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn looks_that_take_long_are_put_off_the_more_clients_look() {
+        let ms = Duration::from_millis;
+        for (took, clients, expected) in [
+            (ms(0), 1_000, ms(0)),
+            (ms(1), 1, ms(16)),
+            (ms(2), 100, ms(3_200)),
+            (ms(2), 1_000, LOOK_PAUSE_MAX),
+            (Duration::MAX, usize::MAX, LOOK_PAUSE_MAX),
+        ] {
+            assert_eq!(pause_of_looks(took, clients), expected, "{took:?} of {clients}");
+        }
+    }
 
     #[test]
     fn a_request_looks_at_one_of_its_keys_alone() {

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use tarn_engine::record::{Batch, Kind};
 
 use super::Executor;
-use crate::execute::blocking::{LOOK_PAUSE, Outcome, Place, Wait, Waiter};
+use crate::execute::blocking::{LOOK_PAUSE, Outcome, Place, Wait, Waiter, pause_of_looks};
 use crate::execute::client::{After, Client};
 
 /// The longest wait for latches in the stead of a client that waits: others that only use a key give it back
@@ -19,6 +19,8 @@ pub(super) const STAND_IN_WAIT: Duration = Duration::from_millis(2);
 /// Keys whose waiters cannot be served, and which are tried at once, at most. Others come first the next
 /// time.
 pub(super) const VAIN_MAX: usize = 64;
+/// A look for what time alone brings goes on to a further key for so long at most.
+const LOOK_MAX: Duration = Duration::from_millis(2);
 
 /// The outcome of running a waiter's command.
 #[derive(Debug)]
@@ -80,16 +82,25 @@ impl Executor<'_> {
 
     /// Looks again for what time alone brings to a reader that waits; after which time to do so again.
     pub(crate) fn look_again(&mut self, waiter: &Arc<Waiter>) -> Option<Duration> {
+        let began = Instant::now();
         let stopwatch = &self.server.stats.workers[self.worker].stopwatch;
         let mark = stopwatch.mark();
         (self.serving, self.stand_in_wait) = (true, STAND_IN_WAIT);
         let mut next: Option<Duration> = None;
+        // Each set has an order of its own: the keys that are left out now come first another time.
         let keys: HashSet<&Box<[u8]>> = waiter.request.keys.iter().collect();
-        for key in keys {
+        for (looked_at, key) in keys.into_iter().enumerate() {
+            if looked_at > 0 && began.elapsed() > LOOK_MAX {
+                next = Some(LOOK_PAUSE);
+                break;
+            }
             let after = match self.serve(waiter, key) {
                 Served::Done => None,
                 Served::FoundNothing(after) => after,
-                Served::Later => Some(LOOK_PAUSE),
+                Served::Later => {
+                    self.stand_in_wait = Duration::ZERO;
+                    Some(LOOK_PAUSE)
+                }
             };
             if waiter.is_done() {
                 next = None;
@@ -99,11 +110,12 @@ impl Executor<'_> {
         }
         self.serving = false;
         stopwatch.go_back_to(mark);
+        let pause = pause_of_looks(began.elapsed(), self.server.blocking.waiting_for_groups());
         // What this has made ready in its turn.
         if !self.ready.is_empty() {
             self.serve_queued(STAND_IN_WAIT);
         }
-        next
+        next.map(|next| next.max(pause))
     }
 
     /// Serves clients that could not be served for want of room in the log, for a pause or for a latch, now
