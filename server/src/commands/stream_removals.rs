@@ -175,8 +175,9 @@ impl Removal {
         if self.front == 0 {
             return Ok(());
         }
-        for group in stream.groups() {
-            let mut budget = Budget::new(cx, group.name(), b"");
+        let groups = stream.groups();
+        let mut budget = Budget::new(cx, longest_name(&groups), b"");
+        for group in groups {
             let ids = group.pending_from(first).map(|pending| pending.id);
             for id in ids.take_while(|id| self.below.is_none_or(|below| *id < below)) {
                 if stream.get(id).is_some() || added == Some(id) {
@@ -187,6 +188,11 @@ impl Removal {
         }
         Ok(())
     }
+}
+
+/// The longest name of a group.
+fn longest_name<'s>(groups: &[GroupRef<'s>]) -> &'s [u8] {
+    groups.iter().map(|group| group.name()).max_by_key(|name| name.len()).unwrap_or_default()
 }
 
 /// How many of the first of so many entries stand in whole nodes that have no more entries together than the
@@ -291,8 +297,7 @@ impl<'c, 'a> Removals<'c, 'a> {
         if groups.len().saturating_mul(count) > LOOKS_MAX {
             return Err(TOO_MANY);
         }
-        let longest = groups.iter().map(|group| group.name()).max_by_key(|name| name.len());
-        let budget = Budget::new(cx, longest.unwrap_or_default(), b"");
+        let budget = Budget::new(cx, longest_name(&groups), b"");
         let (seen, removed, settled) = (HashSet::new(), Vec::new(), Vec::new());
         Ok(Removals { key, stream, groups, refs, budget, seen, removed, settled })
     }
