@@ -48,8 +48,10 @@ pub(super) const COMMANDS: &[Command] = &[
     .complexity("O(G log N) for each entry with G being the number of groups"),
 ];
 
-/// A command asks groups for entries so often at most.
+/// `XDELEX` and `XACKDEL` ask groups for entries so often at most.
 const LOOKS_MAX: usize = 1 << 20;
+/// And trims, of which each `XADD` may ask for one.
+const TRIM_LOOKS_MAX: usize = 1 << 16;
 
 /// Entries that a trim removes.
 #[derive(Default)]
@@ -109,7 +111,7 @@ impl Removal {
         let mut removal = Removal { front, below: below_rank(stream, added, front), others: Vec::new() };
         let last_read = groups.iter().map(|group| group.state().last_id).min().unwrap_or(StreamId::MAX);
         let mut budget = Budget::new(cx, b"", b"");
-        let mut looks = LOOKS_MAX;
+        let mut looks = TRIM_LOOKS_MAX;
         let behind = (front < there).then(|| stream.iter_at(front));
         let ids = behind.into_iter().flatten().map(|entry| entry.id);
         for (rank, id) in (front..reach).zip(ids.chain(added.filter(|_| front < len))) {
