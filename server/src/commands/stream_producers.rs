@@ -180,6 +180,9 @@ impl<'a> Message<'a> {
     }
 }
 
+/// Producers at which `XINFO` looks, and messages that are forgotten, together at most.
+const LOOKS_MAX: usize = 1 << 16;
+
 /// The messages that a stream remembers.
 pub(super) struct Remembered {
     pub(super) how: Idempotence,
@@ -190,14 +193,17 @@ pub(super) struct Remembered {
 }
 
 impl Remembered {
-    /// Those of this stream, if it ever had to remember one.
+    /// Those of this stream, if it ever had to remember one. Of very many producers those that come first by
+    /// their names.
     pub(super) fn of(stream: StreamRef<'_>, now: u64) -> Option<Remembered> {
         let how = stream.idempotence()?;
-        let (mut producers, mut messages) = (0, 0);
+        let (mut producers, mut messages, mut looks) = (0, 0, LOOKS_MAX);
         for producer in stream.producers() {
-            let of_it = producer.remembered(&how, now);
+            let Some((of_it, old)) = producer.remembered(&how, now, looks) else { break };
             producers += u64::from(of_it > 0);
             messages += of_it;
+            let Some(left) = looks.checked_sub(old + 1) else { break };
+            looks = left;
         }
         Some(Remembered { how, producers, messages })
     }

@@ -477,7 +477,13 @@ fn check_producers(stream: StreamRef<'_>, model: &Model) {
         assert_eq!(producer.entry_of(b"none", &how, now), None);
         let first = messages.iter().find(|one| is_young(one));
         let young = first.map_or(0, |first| messages.iter().filter(|one| one.0 >= first.0).count());
-        assert_eq!(producer.remembered(&how, now), (young as u64).min(how.messages_max));
+        let old = messages.iter().take_while(|one| !is_young(one)).count();
+        let expected = Some(((young as u64).min(how.messages_max), old));
+        assert_eq!(producer.remembered(&how, now, old), expected);
+        assert_eq!(producer.remembered(&how, now, usize::MAX), expected);
+        if let Some(fewer) = old.checked_sub(1) {
+            assert_eq!(producer.remembered(&how, now, fewer), None);
+        }
     }
 }
 

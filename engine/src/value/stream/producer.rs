@@ -84,9 +84,16 @@ impl<'a> ProducerRef<'a> {
         (is_young && with_newer <= how.messages_max).then_some(id)
     }
 
-    /// How many messages are remembered at this time. Looks at those that are not.
-    pub fn remembered(&self, how: &Idempotence, now: u64) -> u64 {
-        let first = self.messages().find(|message| how.is_young(message, now));
-        first.map_or(0, |first| self.count_from(first.ordinal) as u64).min(how.messages_max)
+    /// How many messages are remembered at this time, and how many stand before the first young one. Looks at
+    /// these; `None` if there are more of them than `most`.
+    pub fn remembered(&self, how: &Idempotence, now: u64, most: usize) -> Option<(u64, usize)> {
+        let mut old = 0;
+        let first = self.messages().take(most.saturating_add(1)).find(|message| {
+            let is_young = how.is_young(message, now);
+            old += usize::from(!is_young);
+            is_young
+        });
+        let young = first.map_or(0, |first| self.count_from(first.ordinal) as u64);
+        (old <= most).then_some((young.min(how.messages_max), old))
     }
 }
