@@ -12,9 +12,9 @@ use std::time::Duration;
 use smallvec::smallvec;
 use tarn_engine::checkpoint::Checkpoints;
 use tarn_engine::io::{ManualClock, SimDisk, SimOptions};
-use tarn_engine::record::{Change, Side, Write};
+use tarn_engine::record::{Batch, Change, Side, Write};
 use tarn_engine::session::Access;
-use tarn_engine::value::stream::{StreamId, element};
+use tarn_engine::value::stream::{GroupState, Pending, StreamId, element};
 use tarn_engine::{Background, Engine, Group, KeyRef};
 use tarn_resp::OwnedArgs;
 
@@ -300,6 +300,40 @@ fn who_waits_to_claim_looks_again_when_something_has_been_pending_for_long_enoug
     served.ask(&mut other, "XACK s g 1-1");
     let waiter = served.wait(&mut third, "XREADGROUP GROUP g b BLOCK 0 CLAIM 0 STREAMS s >");
     assert_eq!(waiter.request.look_after, Some(LOOK_PAUSE), "nobody looks without a pause");
+    give_up(&served.server.blocking, &waiter);
+}
+
+#[test]
+fn one_of_very_many_pending_entries_is_claimed_after_some_looks() {
+    const MANY: u64 = 20_000;
+    let served = Served::new();
+    let [mut asking, mut waiting] = [0, 1].map(|worker| served.client(worker));
+    assert_eq!(served.ask(&mut asking, "XGROUP CREATE s g 0 MKSTREAM"), "+OK");
+    let write = |change| Write::Key { db: 0, key: b"s"[..].into(), change };
+    let mut batch = Batch::new();
+    for number in 1..=MANY {
+        let id = StreamId::new(number, 0);
+        let delivered = if number == MANY / 2 { NOW - 500 } else { NOW };
+        let pending = Pending { id, consumer: b"a", delivered, deliveries: 1 };
+        batch.push(write(element::put_entry(id, number, [(&b"f"[..], &b"v"[..])].into_iter())));
+        batch.push(write(element::put_pending(b"g", &pending)));
+    }
+    let state = GroupState { last_id: StreamId::new(MANY, 0), entries_read: Some(MANY) };
+    batch.push(write(element::put_group(b"g", &state)));
+    let session = served.server.engine().unwrap().enter_in_turn(2);
+    let keys = [KeyRef::of(0, b"s")];
+    let mut latched = session.latch(&keys, Access::Write, NOW);
+    latched.commit(&batch, &mut Group::default()).unwrap();
+    latched.release();
+    drop(session);
+    // Each look has an even chance.
+    let request = "XREADGROUP GROUP g b CLAIM 400 STREAMS s >";
+    let claimed = (0..1_000).map(|_| served.ask(&mut asking, request)).find(|reply| reply != "*-1");
+    let claimed = claimed.unwrap();
+    assert!(claimed.ends_with("10000-0 *2 $1 f $1 v :500 :1"), "{claimed}");
+    // Those that were not looked at may be claimable at once.
+    let waiter = served.wait(&mut waiting, "XREADGROUP GROUP g b BLOCK 0 CLAIM 400 STREAMS s >");
+    assert_eq!(waiter.request.look_after, Some(LOOK_PAUSE));
     give_up(&served.server.blocking, &waiter);
 }
 
