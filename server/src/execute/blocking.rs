@@ -233,7 +233,7 @@ impl Blocking {
         self.groups.load(Ordering::SeqCst) > 0
     }
 
-    /// How many wait for entries on behalf of groups.
+    /// The number of those that wait for entries on behalf of groups.
     pub(crate) fn waiting_for_groups(&self) -> usize {
         self.groups.load(Ordering::Relaxed)
     }

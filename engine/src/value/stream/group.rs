@@ -73,7 +73,7 @@ impl<'a> GroupRef<'a> {
         self.pending_behind(self.stream.form.lower_bound(&element::pending_name(self.name, id)))
     }
 
-    /// How many pending entries have smaller IDs.
+    /// The number of pending entries that have smaller IDs.
     pub fn pending_rank(&self, id: StreamId) -> usize {
         let first = self.stream.form.lower_bound(&element::before(self.name, PENDING));
         self.stream.form.lower_bound(&element::pending_name(self.name, id)) - first
