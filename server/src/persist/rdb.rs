@@ -256,6 +256,8 @@ impl Visitor for ChangeBuilder {
             tarn_rdb::stream::Idempotence { duration_s: 100, messages_max: 100, added: 0, duplicates: 0 };
         if self.messages > 0 || *how != UNUSED {
             let tarn_rdb::stream::Idempotence { duration_s, messages_max, added, duplicates } = *how;
+            // As `XCFGSET` bounds them.
+            let (duration_s, messages_max) = (duration_s.clamp(1, 86_400), messages_max.clamp(1, 10_000));
             let added = added.max(self.messages);
             let how = Idempotence { duration_s, messages_max, added, duplicates, forgotten: 0 };
             self.push_put(&element::put_idempotence(&how));
@@ -406,6 +408,12 @@ mod tests {
             let entry = read(&[], how);
             let ValueRef::Stream(stream) = entry.value() else { panic!("a stream was read") };
             assert_eq!(stream.idempotence().is_some(), is_said, "{how:?}");
+        }
+        for (number, bounds) in [(0, (1, 1)), (u64::MAX, (86_400, 10_000))] {
+            let entry = read(&[], (number, number, 0, 0));
+            let ValueRef::Stream(stream) = entry.value() else { panic!("a stream was read") };
+            let how = stream.idempotence().unwrap();
+            assert_eq!((how.duration_s, how.messages_max), bounds);
         }
     }
 
