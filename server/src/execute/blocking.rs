@@ -208,6 +208,8 @@ pub struct Blocking {
     waiting: AtomicUsize,
     /// How many of them read streams on behalf of groups.
     groups: AtomicUsize,
+    /// How many of them look again for what time alone brings.
+    looking: AtomicUsize,
     /// Those that no key can serve (`WAIT`, `WAITAOF`).
     keyless: Mutex<Vec<Arc<Waiter>>>,
     /// Keys whose waiters could not be served for want of room in the log, for a pause, or because somebody
@@ -233,9 +235,9 @@ impl Blocking {
         self.groups.load(Ordering::SeqCst) > 0
     }
 
-    /// The number of those that wait for entries on behalf of groups.
-    pub(crate) fn waiting_for_groups(&self) -> usize {
-        self.groups.load(Ordering::Relaxed)
+    /// The number of those that look again for what time alone brings.
+    pub(crate) fn looking(&self) -> usize {
+        self.looking.load(Ordering::Relaxed)
     }
 
     /// How many wait that will not wait for ever.
@@ -277,6 +279,9 @@ impl Blocking {
         if waiter.request.group.is_some() {
             self.groups.fetch_add(1, Ordering::SeqCst);
         }
+        if waiter.request.look_after.is_some() {
+            self.looking.fetch_add(1, Ordering::Relaxed);
+        }
         for key in &waiter.request.keys {
             let queue = queues.entry((waiter.db, key.clone())).or_default();
             if !queue.back().is_some_and(|last| Arc::ptr_eq(last, &waiter)) {
@@ -309,6 +314,9 @@ impl Blocking {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
             if waiter.request.group.is_some() {
                 self.groups.fetch_sub(1, Ordering::SeqCst);
+            }
+            if waiter.request.look_after.is_some() {
+                self.looking.fetch_sub(1, Ordering::Relaxed);
             }
         }
     }

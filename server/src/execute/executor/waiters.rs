@@ -110,7 +110,7 @@ impl Executor<'_> {
         }
         self.serving = false;
         stopwatch.go_back_to(mark);
-        let pause = pause_of_looks(began.elapsed(), self.server.blocking.waiting_for_groups());
+        let pause = pause_of_looks(began.elapsed(), self.server.blocking.looking());
         // What this has made ready in its turn.
         if !self.ready.is_empty() {
             self.serve_queued(STAND_IN_WAIT);

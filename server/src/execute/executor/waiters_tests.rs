@@ -287,11 +287,13 @@ fn who_waits_to_claim_looks_again_when_something_has_been_pending_for_long_enoug
     let waiter = served.wait(&mut waiting, "XREADGROUP GROUP g b BLOCK 0 CLAIM 300 STREAMS s >");
     let after = Some(Duration::from_millis(300));
     assert_eq!(waiter.request.look_after, after);
+    assert_eq!(served.server.blocking.looking(), 1);
     // Later only if the look itself took long.
     assert!(served.execute(1, |executor| executor.look_again(&waiter)) >= after);
     assert!(!waiter.is_done());
     assert!(!served.ask(&mut other, "XCLAIM s g a 0 1-1 IDLE 300").starts_with('-'));
     assert_eq!(served.execute(1, |executor| executor.look_again(&waiter)), None);
+    assert_eq!(served.server.blocking.looking(), 0);
     let Some(Outcome::Served(reply, _)) = waiter.take_outcome() else { panic!("it was served") };
     let reply = String::from_utf8(reply).unwrap();
     assert!(reply.ends_with(":300\r\n:2\r\n"), "{reply}");
