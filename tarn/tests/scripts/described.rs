@@ -8,8 +8,19 @@ use libtest_mimic::{Failed, Trial};
 use std::collections::BTreeMap;
 
 /// Commands of Redis 7.0 that take more here: arguments of later versions.
-const TAKE_MORE: [&str; 8] =
-    ["bitop", "client|kill", "client|list", "hscan", "set", "zrank", "zrevrank", "zscan"];
+const TAKE_MORE: [&str; 11] = [
+    "bitop",
+    "client|kill",
+    "client|list",
+    "hscan",
+    "set",
+    "xadd",
+    "xreadgroup",
+    "xtrim",
+    "zrank",
+    "zrevrank",
+    "zscan",
+];
 
 /// Of these, those of a fixed number of arguments there: their arity is another here.
 const LONGER: [&str; 2] = ["zrank", "zrevrank"];
