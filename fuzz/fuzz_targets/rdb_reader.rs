@@ -34,7 +34,7 @@ fuzz_target!(|input: &[u8]| {
     if let Ok((keys, _)) = &whole {
         assert_comes_back(keys);
     }
-    value(bytes);
+    [11, 13, 81].into_iter().for_each(|version| value(bytes, version));
 });
 
 /// The file with the checksum that fits, if it is one that ends with its end.
@@ -72,16 +72,15 @@ fn read(input: impl Read, unsupported: Unsupported) -> Result<(Vec<Key>, Skipped
     Ok((keys, reader.skipped()))
 }
 
-/// Keys come back from both versions that are written, but for what these do not say of streams.
+/// Keys come back from all versions that are written, but for what these do not say of streams.
 fn assert_comes_back(keys: &[Key]) {
-    let as_written = |value: &Value, is_10: bool| match value.clone() {
-        Value::Stream(stream) if is_10 => Value::Stream(stream.after_type_19()),
-        Value::Stream(stream) => Value::Stream(stream.after_type_15()),
+    let as_written = |value: &Value, version: u16| match value.clone() {
+        Value::Stream(stream) if version == 9 => Value::Stream(stream.after_type_15()),
+        Value::Stream(stream) if version == 10 => Value::Stream(stream.after_type_19()),
         value => value,
     };
-    for is_10 in [false, true] {
-        let begin = if is_10 { Writer::with_functions } else { Writer::new };
-        let mut writer = begin(Vec::new()).expect("a vector takes all");
+    for version in 9..=11 {
+        let mut writer = Writer::of_version(Vec::new(), version).expect("a vector takes all");
         for (name, Head { database, kind, expiry_ms }, value) in keys {
             writer.begin_database(*database, 1, 0).expect("a vector takes all");
             let out = writer.begin_value(name, *expiry_ms, *kind, value.len());
@@ -92,14 +91,14 @@ fn assert_comes_back(keys: &[Key]) {
         assert_eq!((again.len(), skipped), (keys.len(), Skipped::default()));
         for ((name, head, value), (other_name, other_head, other)) in keys.iter().zip(&again) {
             assert_eq!((name, head), (other_name, other_head));
-            assert_eq!(as_written(value, is_10), as_written(other, is_10));
+            assert_eq!(as_written(value, version), as_written(other, version));
         }
     }
 }
 
-/// Reads the bytes as a value with a footer that fits.
-fn value(bytes: &[u8]) {
-    let body = [bytes, &11_u16.to_le_bytes()].concat();
+/// Reads the bytes as a value with a footer of this version that fits.
+fn value(bytes: &[u8], version: u16) {
+    let body = [bytes, &version.to_le_bytes()].concat();
     let framed = [&body[..], &crc64(&body).to_le_bytes()].concat();
     let mut value = Collected::default();
     let Ok(count) = payload::read(&framed, &mut value) else { return };

@@ -26,7 +26,7 @@ use tarn_server::persist::rdb::{ChangeBuilder, rdb_kind, value_len, write_value}
 static ALLOCATOR: Cap<std::alloc::System> = Cap::new(std::alloc::System, 1 << 30);
 
 /// The version of RDB that the footer tells.
-const VERSION: u16 = 9;
+const VERSION: u16 = 13;
 
 fuzz_target!(|input: &[u8]| {
     let mut bytes = input.to_vec();

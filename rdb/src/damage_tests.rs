@@ -42,7 +42,7 @@ fn every_encoding() -> Vec<u8> {
     for (index, (number, value)) in values.iter().enumerate() {
         body.extend([&[*number][..], &string(format!("k{index}").as_bytes()), value].concat());
     }
-    file(11, &body)
+    file(13, &body)
 }
 
 #[test]

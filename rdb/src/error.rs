@@ -22,10 +22,10 @@ pub enum ReadError {
         part: &'static str,
     },
     /// It is something else.
-    #[error("is no RDB file: it does not begin with REDIS and four digits")]
+    #[error("is no RDB file: it begins neither with REDIS and four digits nor with VALKEY and three")]
     Foreign,
     /// It is of the future, or of no version at all.
-    #[error("is an RDB file of version {0}; versions 1 to 11 are read")]
+    #[error("is an RDB file of version {0}; versions 1 to 13 of Redis, and 80 and 81 of Valkey, are read")]
     Version(u16),
     /// It makes no sense.
     #[error("is damaged at byte {offset}: {damage}")]
@@ -46,6 +46,18 @@ pub enum ReadError {
         /// The name of the unsupported thing.
         what: String,
         /// The number of its type.
+        number: u8,
+        /// The remedy.
+        remedy: &'static str,
+    },
+    /// It holds, beside the keys, something that changes what they mean.
+    #[error("holds {what} at byte {offset} (opcode {number}), which Tarn cannot hold; {remedy}")]
+    UnsupportedPart {
+        /// The place of its opcode.
+        offset: u64,
+        /// The name of the unsupported thing.
+        what: &'static str,
+        /// The number of its opcode.
         number: u8,
         /// The remedy.
         remedy: &'static str,

@@ -82,9 +82,10 @@ impl Told {
     }
 }
 
-/// A file of this version: header, `body`, end, checksum.
+/// A file of this version, of Valkey from 80 on: header, `body`, end, checksum.
 pub(crate) fn file(version: u16, body: &[u8]) -> Vec<u8> {
-    let mut file = [format!("REDIS{version:04}").as_bytes(), body, &[255]].concat();
+    let header = if version < 80 { format!("REDIS{version:04}") } else { format!("VALKEY{version:03}") };
+    let mut file = [header.as_bytes(), body, &[255]].concat();
     if version >= 5 {
         file.extend(crc64(&file).to_le_bytes());
     }
@@ -271,6 +272,35 @@ fn empty_collections_are_left_out_and_counted() {
     assert_eq!((keys.len(), skipped), (14, Skipped { empty: 14, ..Skipped::default() }));
 }
 
+#[test]
+fn numbers_that_depend_on_the_version_are_read_as_it_says() {
+    let of = |version: u16, number: u8| {
+        let key = [&[number][..], &string(b"k"), b"\x01"].concat();
+        read(&file(version, &key), Unsupported::Skip).unwrap_err()
+    };
+    for (version, number) in
+        [(12, 22), (12, 23), (12, 24), (12, 25), (13, 22), (13, 25), (80, 22), (81, 22), (80, 23), (81, 23)]
+    {
+        let error = of(version, number);
+        assert!(
+            matches!(error, ReadError::Unsupported { number: told, offset: 9, .. } if told == number),
+            "type {number} of version {version}: {error}"
+        );
+    }
+    assert_eq!(
+        of(12, 24).to_string(),
+        "holds a hash whose fields expire at byte 9 (type 24), key \"k\", which Tarn cannot hold; let its \
+         fields last (HPERSIST) or delete the key, and save again"
+    );
+    for (version, number) in [(11, 22), (11, 25), (12, 26), (11, 26), (13, 27), (80, 24), (81, 26), (13, 8)] {
+        let error = of(version, number);
+        assert!(
+            matches!(error, ReadError::Damaged { damage: Damage::Type(told), .. } if told == number),
+            "type {number} of version {version}: {error}"
+        );
+    }
+}
+
 /// A key of a string, with the bytes before it.
 fn key(before: &[u8], name: &str) -> Vec<u8> {
     [before, &[0], &string(name.as_bytes()), &string(b"v")].concat()
@@ -304,6 +334,27 @@ fn what_stands_between_keys_is_read() {
     while reader.next_key().unwrap().is_some() {}
     assert_eq!((reader.made_by(), reader.version()), (Some("7.0.15"), 11));
     assert_eq!(reader.offset(), file.len() as u64);
+}
+
+#[test]
+fn what_stands_between_keys_since_redis_8_and_valkey_9_is_read_or_refused_by_name() {
+    // Two modules know something of the key.
+    let meta = [&b"\xf3\x02...."[..], PARTS, b"....", PARTS].concat();
+    let body = [key(b"\xf4\x01\x02\x03", "a"), key(&meta, "b")].concat();
+    let (keys, skipped) = read(&file(13, &body), Unsupported::Refuse).unwrap();
+    assert_eq!(keys, ["0 a: string v", "0 b: string v"]);
+    assert_eq!(skipped, Skipped { module_fields: 2, ..Skipped::default() });
+    // Slots 0 to 5 were being imported.
+    let import = [&b"\xf3"[..], &string(&[b'x'; 40]), b"\x01\x00\x05"].concat();
+    for (part, number) in [(&import[..], 243), (b"\xf2\x01", 242)] {
+        let error = read(&file(80, &key(part, "a")), Unsupported::Skip).unwrap_err();
+        assert!(
+            matches!(error, ReadError::UnsupportedPart { number: told, offset: 9, .. } if told == number),
+            "{error}"
+        );
+    }
+    let error = read(&file(13, &key(b"\xf2\x01", "a")), Unsupported::Skip).unwrap_err();
+    assert!(matches!(error, ReadError::Damaged { damage: Damage::Type(242), .. }), "{error}");
 }
 
 /// The parts of a module's data: two numbers, a float, a double, a string, the end.
@@ -359,17 +410,22 @@ fn an_expiry_of_a_key_that_is_left_out_is_not_that_of_the_next() {
 }
 
 #[test]
-fn versions_1_to_11_are_read_and_no_others() {
-    for version in 1..=11 {
+fn versions_1_to_13_and_those_of_valkey_are_read_and_no_others() {
+    for version in (1..=13).chain(80..=81) {
         let (keys, _) = read(&file(version, &key(b"", "a")), Unsupported::Refuse).unwrap();
         assert_eq!(keys, ["0 a: string v"], "version {version}");
     }
     for (start, is_version) in [
         ("REDIS0000", true),
-        ("REDIS0012", true),
+        ("REDIS0014", true),
+        ("REDIS0080", true),
         ("REDIS9999", true),
         ("REDIS 011", false),
-        ("VALKEY080", false),
+        ("VALKEY011", true),
+        ("VALKEY079", true),
+        ("VALKEY082", true),
+        ("VALKEY 80", false),
+        ("VALKEY-80", false),
     ] {
         match Reader::new(start.as_bytes(), Unsupported::Refuse).err() {
             Some(ReadError::Version(_)) => assert!(is_version, "{start}"),
@@ -377,7 +433,9 @@ fn versions_1_to_11_are_read_and_no_others() {
             other => panic!("{start}: {other:?}"),
         }
     }
-    assert!(matches!(Reader::new(&b"REDIS00"[..], Unsupported::Refuse), Err(ReadError::Foreign)));
+    for start in [&b"REDIS00"[..], b"VALKEY08", b""] {
+        assert!(matches!(Reader::new(start, Unsupported::Refuse), Err(ReadError::Foreign)));
+    }
 }
 
 #[test]

@@ -2,16 +2,26 @@
 
 use std::ops::RangeInclusive;
 
-/// Every file begins so; four digits with the version follow.
+/// Files of Redis, and of Valkey up to 8, begin so; four digits with the version follow.
 pub(crate) const MAGIC: &[u8; 5] = b"REDIS";
-/// Versions that are read.
-pub(crate) const VERSIONS: RangeInclusive<u16> = 1..=VERSION_READ_MAX;
-/// The newest version that is read: that of Redis 7.2 and Valkey 8.
-pub const VERSION_READ_MAX: u16 = 11;
-/// The version that is written: every Redis since 5 loads it, as do Valkey, KeyDB and Dragonfly.
+/// Files of Valkey since 9 begin so; three digits with the version follow.
+pub(crate) const VALKEY_MAGIC: &[u8; 6] = b"VALKEY";
+/// The versions of Redis that are read; 11 is that of Redis 7.2 and Valkey 8, 12 that of 7.4, 13 that of 8.6.
+pub(crate) const VERSIONS: RangeInclusive<u16> = 1..=13;
+/// The versions of Valkey that are read, which are its own since 9. 12 to 79 are no versions of Valkey.
+pub(crate) const VALKEY_VERSIONS: RangeInclusive<u16> = 80..=81;
+/// From this version on types may be those of hashes whose fields expire: that of Redis 7.4.
+const VERSION_WITH_FIELD_EXPIRY: u16 = 12;
+/// From this version on a stream may know what its producers have added: that of Redis 8.6.
+const VERSION_WITH_PRODUCERS: u16 = 13;
+/// The version that is written unless another is asked for: every Redis since 5 loads it, as do Valkey, KeyDB
+/// and Dragonfly.
 pub const VERSION_WRITTEN: u16 = 9;
 /// The version of a file with functions: that of Redis 7.0, which brought them.
 pub const VERSION_WITH_FUNCTIONS: u16 = 10;
+/// The newest version that is written: that of Redis 7.2 and Valkey 8, in which of a stream only the messages of
+/// its producers are lost.
+pub const VERSION_WRITTEN_MAX: u16 = 11;
 /// From this version on a checksum is at the end.
 pub(crate) const VERSION_WITH_CHECKSUM: u16 = 5;
 
@@ -23,7 +33,11 @@ pub(crate) const NODE_BYTES_MAX: u64 = u32::MAX as u64;
 
 /// Opcodes: they come before a key, or instead of one.
 pub(crate) mod op {
-    /// Valkey, in clusters: a slot's number, keys and expiries.
+    /// Valkey: a command that was served while the file was written.
+    pub(crate) const UPDATE: u8 = 242;
+    /// Redis: what modules know of the next key. Valkey: slots of a cluster that were being imported.
+    pub(crate) const KEY_META: u8 = 243;
+    /// In clusters: a slot's number, keys and expiries.
     pub(crate) const SLOT_INFO: u8 = 244;
     /// A library of functions: its source.
     pub(crate) const FUNCTION2: u8 = 245;
@@ -125,6 +139,10 @@ pub(crate) enum Foreign {
     Module,
     /// A value of a module, of the type with this number, whose parts name their kinds.
     Module2(u64),
+    /// A hash whose fields expire.
+    FieldExpiry,
+    /// Paths with fields, of Valkey 9.2.
+    Paths,
 }
 
 /// The meaning of a type's number.
@@ -159,7 +177,7 @@ pub(crate) fn module_name(id: u64) -> String {
     (0..9).map(|index| char::from(CHARACTERS[(id >> (58 - 6 * index) & 0x3f) as usize])).collect()
 }
 
-/// The types in which values are written: 0 … 5, 7, and for streams 15, or 19 where a version has it.
+/// The types in which values are written: 0 … 5, 7, and for streams 15, or 19 or 21 where a version has it.
 pub(crate) const fn written_type(kind: Kind, version: u16) -> u8 {
     match kind {
         Kind::String => 0,
@@ -168,13 +186,20 @@ pub(crate) const fn written_type(kind: Kind, version: u16) -> u8 {
         Kind::Hash => 4,
         Kind::ZSet => 5,
         Kind::Json => 7,
+        Kind::Stream if version >= VERSION_WRITTEN_MAX => 21,
         Kind::Stream if version >= VERSION_WITH_FUNCTIONS => 19,
         Kind::Stream => 15,
     }
 }
 
+/// Whether files and payloads of this version are those of Valkey, which gives numbers another meaning.
+pub(crate) fn is_of_valkey(version: u16) -> bool {
+    version >= *VALKEY_VERSIONS.start()
+}
+
 impl Type {
-    pub(crate) fn of(number: u8) -> Option<Type> {
+    /// The type with this number in a file or payload of this version.
+    pub(crate) fn of(number: u8, version: u16) -> Option<Type> {
         Some(Type::Held(match number {
             0 => Encoding::String,
             1 => Encoding::Plain(Kind::List),
@@ -197,7 +222,13 @@ impl Type {
             19 => Encoding::Stream(2),
             20 => Encoding::Blob(Kind::Set, Form::Listpack),
             21 => Encoding::Stream(3),
-            26 => Encoding::Stream(4),
+            22 if is_of_valkey(version) => return Some(Type::Foreign(Foreign::FieldExpiry)),
+            23 if is_of_valkey(version) => return Some(Type::Foreign(Foreign::Paths)),
+            _ if is_of_valkey(version) => return None,
+            22..=25 if version >= VERSION_WITH_FIELD_EXPIRY => {
+                return Some(Type::Foreign(Foreign::FieldExpiry));
+            }
+            26 if version >= VERSION_WITH_PRODUCERS => Encoding::Stream(4),
             _ => return None,
         }))
     }

@@ -1,4 +1,5 @@
-//! Redis's RDB format: reading every version from 1 to 11, writing versions 9 and 10.
+//! Redis's RDB format: reading every version of Redis from 1 to 13, and 80 and 81 of Valkey, writing versions
+//! 9 to 11.
 //!
 //! ```text
 //!   dump.rdb ──> Reader ──next_key──> Head: database, expiry, kind     key, then
@@ -62,7 +63,7 @@ mod writer;
 
 pub use crc::crc64;
 pub use error::{BlobError, Damage, ReadError};
-pub use format::{Kind, STRING_BYTES_MAX, VERSION_READ_MAX, VERSION_WITH_FUNCTIONS, VERSION_WRITTEN};
+pub use format::{Kind, STRING_BYTES_MAX, VERSION_WITH_FUNCTIONS, VERSION_WRITTEN, VERSION_WRITTEN_MAX};
 pub use reader::{Head, Reader, Skipped, Unsupported};
 pub use sink::ValueWriter;
 pub use visitor::Visitor;

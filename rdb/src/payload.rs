@@ -6,7 +6,9 @@
 
 use crate::crc::crc64;
 use crate::error::{Damage, ReadError};
-use crate::format::{Kind, Type, VERSION_READ_MAX, VERSION_WITH_FUNCTIONS, VERSION_WRITTEN, written_type};
+use crate::format::{
+    Kind, Type, VALKEY_VERSIONS, VERSION_WITH_FUNCTIONS, VERSION_WRITTEN, VERSIONS, written_type,
+};
 use crate::reader;
 use crate::sink::{Sink, ValueWriter};
 use crate::source::{BUFFER_BYTES, Source, damaged};
@@ -23,7 +25,7 @@ pub enum PayloadError {
     #[error("a payload of {0} bytes is too short")]
     Short(usize),
     /// It is of a version that is not read.
-    #[error("a payload of version {0}; versions up to 11 are read")]
+    #[error("a payload of version {0}; versions up to 13 of Redis, and 80 and 81 of Valkey, are read")]
     Version(u16),
     /// It is not the value that was written.
     #[error("the checksum of a payload is wrong")]
@@ -39,29 +41,30 @@ pub enum PayloadError {
 /// Reads a payload; how many elements the value has, 1 for a string, 0 for an empty collection, which is no
 /// value. A stream counts 1 more than it has entries.
 pub fn read(payload: &[u8], visitor: &mut dyn Visitor) -> Result<u64, PayloadError> {
-    Ok(read_body(body(payload)?, visitor)?)
+    let (body, version) = body(payload)?;
+    Ok(read_body(body, version, visitor)?)
 }
 
-/// The bytes before the version and the checksum, if these are right.
-pub(crate) fn body(payload: &[u8]) -> Result<&[u8], PayloadError> {
+/// The bytes before the version and the checksum, if these are right; and the version.
+pub(crate) fn body(payload: &[u8]) -> Result<(&[u8], u16), PayloadError> {
     let short = || PayloadError::Short(payload.len());
     let (body, footer) = payload.split_last_chunk::<FOOTER_BYTES>().ok_or_else(short)?;
     let [low, high, stored @ ..] = *footer;
     let version = u16::from_le_bytes([low, high]);
-    if version > VERSION_READ_MAX {
+    if version > *VERSIONS.end() && !VALKEY_VERSIONS.contains(&version) {
         return Err(PayloadError::Version(version));
     }
     // Unlike that of a file, this checksum is never left out.
     if crc64(&payload[..body.len() + VERSION_BYTES]) != u64::from_le_bytes(stored) {
         return Err(PayloadError::Checksum);
     }
-    Ok(body)
+    Ok((body, version))
 }
 
-fn read_body(body: &[u8], visitor: &mut dyn Visitor) -> Result<u64, ReadError> {
+fn read_body(body: &[u8], version: u16, visitor: &mut dyn Visitor) -> Result<u64, ReadError> {
     let mut source = Source::new(body, body.len().min(BUFFER_BYTES));
     let number = source.byte("the type of a value")?;
-    let found = Type::of(number).ok_or_else(|| damaged(0, Damage::Type(number)))?;
+    let found = Type::of(number, version).ok_or_else(|| damaged(0, Damage::Type(number)))?;
     let encoding = match value::held(found, &mut source)? {
         Ok(encoding) => encoding,
         Err(foreign) => return Err(reader::refuse(&mut source, foreign, 0, number, b"")),

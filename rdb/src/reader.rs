@@ -5,10 +5,15 @@
 //!   └───────────────── next_key ────────────────────────────┘ └ read_value
 //! ```
 //!
+//! A file of Valkey begins with `VALKEY080`. What a number above 21 means depends on the version.
+//!
 //! The checksum comes last: until `next_key` has returned `None`, the data may still be damaged.
 
 use crate::error::{Damage, ReadError};
-use crate::format::{Encoding, Foreign, Kind, MAGIC, Type, VERSION_WITH_CHECKSUM, VERSIONS, module_name, op};
+use crate::format::{
+    Encoding, Foreign, Kind, MAGIC, Type, VALKEY_MAGIC, VALKEY_VERSIONS, VERSION_WITH_CHECKSUM, VERSIONS,
+    is_of_valkey, module_name, op,
+};
 use crate::skip;
 use crate::source::{BUFFER_BYTES, Source, damaged};
 use crate::value::{self, Scratch};
@@ -46,7 +51,7 @@ pub struct Skipped {
     pub empty: u64,
     /// Values of modules.
     pub modules: u64,
-    /// Data of modules that belongs to no key.
+    /// Data of modules that belongs to no key, or that they have beside a key's value.
     pub module_fields: u64,
     /// Libraries of functions, in the form of the release candidates of Redis 7.0.
     pub functions: u64,
@@ -141,8 +146,10 @@ impl<R: Read> Reader<R> {
                     expiry_ms = Some(u64::try_from(ms).unwrap_or(0));
                 }
                 op::SLOT_INFO..=op::SELECTDB => self.read_opcode(number)?,
+                op::UPDATE | op::KEY_META => self.read_late_opcode(number, offset)?,
                 _ => {
-                    let found = Type::of(number).ok_or_else(|| damaged(offset, Damage::Type(number)))?;
+                    let unknown = || damaged(offset, Damage::Type(number));
+                    let found = Type::of(number, self.version).ok_or_else(unknown)?;
                     self.source.string(&mut self.key)?;
                     match value::held(found, &mut self.source)? {
                         Ok(encoding) => {
@@ -211,6 +218,31 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
+    /// Reads an entry between keys whose number means something since Redis 8.6 and Valkey 9 alone.
+    fn read_late_opcode(&mut self, number: u8, offset: u64) -> Result<(), ReadError> {
+        let (what, remedy) = match number {
+            op::KEY_META if !is_of_valkey(self.version) => {
+                for _ in 0..self.source.number()? {
+                    // Which module it is, and in which form its data are.
+                    self.source.skip(4, "what a module knows of a key")?;
+                    skip::module_parts(&mut self.source)?;
+                    self.skipped.module_fields += 1;
+                }
+                return Ok(());
+            }
+            // Keys of such slots are in the file, and belong to another server still.
+            op::KEY_META => (
+                "the state of slots that a cluster was moving to this server",
+                "let the migration end or cancel it, and save again",
+            ),
+            op::UPDATE if is_of_valkey(self.version) => {
+                ("a command that was served while the file was written", "save again, by SAVE")
+            }
+            _ => return Err(damaged(offset, Damage::Type(number))),
+        };
+        Err(ReadError::UnsupportedPart { offset, what, number, remedy })
+    }
+
     /// A field about the file. None changes the meaning of keys.
     fn read_field(&mut self) -> Result<(), ReadError> {
         self.source.string(&mut self.key)?;
@@ -253,13 +285,17 @@ fn read_version<R: Read>(source: &mut Source<R>) -> Result<u16, ReadError> {
         ReadError::Truncated { .. } => ReadError::Foreign,
         error => error,
     };
-    let magic: [u8; 5] = source.array("REDIS").map_err(foreign)?;
-    let digits: [u8; 4] = source.array("the version").map_err(foreign)?;
-    if magic != *MAGIC || !digits.iter().all(u8::is_ascii_digit) {
+    let start: [u8; 9] = source.array("the version").map_err(foreign)?;
+    let (digits, versions) = match (start.strip_prefix(MAGIC), start.strip_prefix(VALKEY_MAGIC)) {
+        (Some(digits), _) => (digits, VERSIONS),
+        (None, Some(digits)) => (digits, VALKEY_VERSIONS),
+        (None, None) => return Err(ReadError::Foreign),
+    };
+    if !digits.iter().all(u8::is_ascii_digit) {
         return Err(ReadError::Foreign);
     }
     let version = digits.iter().fold(0, |version, digit| version * 10 + u16::from(digit - b'0'));
-    if VERSIONS.contains(&version) { Ok(version) } else { Err(ReadError::Version(version)) }
+    if versions.contains(&version) { Ok(version) } else { Err(ReadError::Version(version)) }
 }
 
 /// The error for a value that Tarn cannot hold, after its type and key have been read.
@@ -277,10 +313,13 @@ pub(crate) fn refuse<R: Read>(
             Ok(id) => of_module(id),
             Err(error) => return error,
         },
+        Foreign::FieldExpiry => "a hash whose fields expire".to_owned(),
+        Foreign::Paths => "a value of the type path-hash".to_owned(),
     };
     let remedy = match foreign {
-        Foreign::Module => "delete the key and save again",
-        _ => "delete the key and save again, or have such keys left out",
+        Foreign::Module | Foreign::Paths => "delete the key and save again",
+        Foreign::Module2(_) => "delete the key and save again, or have such keys left out",
+        Foreign::FieldExpiry => "let its fields last (HPERSIST) or delete the key, and save again",
     };
     ReadError::Unsupported { offset, key: shown(key), what, number, remedy }
 }

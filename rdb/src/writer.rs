@@ -1,13 +1,15 @@
 //! Writes a file of version 9: plain types only, and streams in the form of Redis 5, so that every Redis
 //! since 5 and its descendants load it. One with functions is of version 10, that of Redis 7.0, and so are
-//! its streams.
+//! its streams. Who asks for it gets version 10 or 11, which differ in the form of streams.
 //!
 //! ```text
 //!   REDIS0009 | AUX … | FUNCTION2 … | databases … | EOF | crc
 //!   database:   SELECTDB n | RESIZEDB keys expiring | [EXPIRETIME_MS] type key value | …
 //! ```
 
-use crate::format::{Kind, MAGIC, VERSION_WITH_FUNCTIONS, VERSION_WRITTEN, op, written_type};
+use crate::format::{
+    Kind, MAGIC, VERSION_WITH_FUNCTIONS, VERSION_WRITTEN, VERSION_WRITTEN_MAX, op, written_type,
+};
 use crate::sink::{Sink, ValueWriter};
 use std::io::{self, Write};
 
@@ -28,6 +30,14 @@ impl<W: Write> Writer<W> {
         Writer::begin(output, VERSION_WITH_FUNCTIONS)
     }
 
+    /// Begins a file of this version, 9 to 11; `output` needs no buffer of its own.
+    ///
+    /// Panics if the version is another one.
+    pub fn of_version(output: W, version: u16) -> io::Result<Writer<W>> {
+        assert!((VERSION_WRITTEN..=VERSION_WRITTEN_MAX).contains(&version), "this version can be written");
+        Writer::begin(output, version)
+    }
+
     /// Compresses strings by LZF where that makes them shorter, as every Redis reads them. Those of more
     /// than 16 MiB are written as they are.
     pub fn compressing(mut self, compresses: bool) -> Writer<W> {
@@ -43,7 +53,10 @@ impl<W: Write> Writer<W> {
     }
 
     /// A library of functions: its source. Libraries come before the first key.
+    ///
+    /// Panics if the file is of version 9, which has none.
     pub fn function(&mut self, source: &[u8]) -> io::Result<()> {
+        assert!(self.version >= VERSION_WITH_FUNCTIONS, "a file of this version has functions");
         self.sink.bytes(&[op::FUNCTION2])?;
         self.sink.string(source)
     }

@@ -12,7 +12,7 @@ static ALLOCATOR: Cap<std::alloc::System> = Cap::new(std::alloc::System, 24 << 2
 
 /// A key of this type with a value that begins so.
 fn begun(number: u8, value: &[u8]) -> Vec<u8> {
-    [&b"REDIS0011"[..], &[number, 1, b'k'], value].concat()
+    [&b"REDIS0013"[..], &[number, 1, b'k'], value].concat()
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn lengths_and_counts_are_believed_as_far_as_there_are_bytes() {
     let half_gigabyte = [&[0x80][..], &(512_u32 << 20).to_be_bytes()].concat();
     let endless = [&[0x81][..], &u64::MAX.to_be_bytes()].concat();
     let strings = [half_gigabyte.clone(), [&[0xc3][..], &half_gigabyte, &half_gigabyte].concat()];
-    let files = (0..=21)
+    let files = (0..=26)
         .filter(|number| *number != 8)
         .flat_map(|number| {
             let counted = [&endless[..], b"\x01a\x01"].concat();
@@ -38,7 +38,7 @@ fn lengths_and_counts_are_believed_as_far_as_there_are_bytes() {
             }
         };
         assert!(!matches!(error, ReadError::Io { .. }), "{error}");
-        let framed = [&file[9..10], &file[12..], &11_u16.to_le_bytes()].concat();
+        let framed = [&file[9..10], &file[12..], &13_u16.to_le_bytes()].concat();
         let framed = [&framed[..], &crc64(&framed).to_le_bytes()].concat();
         assert!(payload::read(&framed, &mut ()).is_err());
     }

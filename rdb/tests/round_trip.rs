@@ -157,6 +157,16 @@ proptest! {
     }
 
     #[test]
+    fn a_file_of_version_11_comes_back_as_it_was(keys in keys(), compresses in any::<bool>()) {
+        let mut writer = Writer::of_version(Vec::new(), 11).unwrap().compressing(compresses);
+        writer.function(b"a library").unwrap();
+        write(&mut writer, &keys);
+        let file = writer.finish().unwrap();
+        prop_assert!(file.starts_with(b"REDIS0011\xf5"));
+        prop_assert_eq!(read(&file), keys);
+    }
+
+    #[test]
     fn a_payload_comes_back_as_it_was_written(value in value()) {
         let bytes = payload::write(value.kind(), value.len(), |out| value.write(out));
         let mut collected = Collected::default();
@@ -167,12 +177,13 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(
         bytes in prop::collection::vec(any::<u8>(), 0..200),
-        version in 1..=11,
+        version in prop_oneof![1..=13_u16, 80..=81_u16],
     ) {
-        let file = [format!("REDIS{version:04}").as_bytes(), &bytes].concat();
+        let header = if version < 80 { format!("REDIS{version:04}") } else { format!("VALKEY{version:03}") };
+        let file = [header.as_bytes(), &bytes].concat();
         let mut reader = Reader::new(&file[..], Unsupported::Skip).unwrap();
         while let Ok(Some(_)) = reader.next_key() {}
-        let framed = [&bytes[..], &11_u16.to_le_bytes()].concat();
+        let framed = [&bytes[..], &version.to_le_bytes()].concat();
         let framed = [&framed[..], &crc64(&framed).to_le_bytes()].concat();
         let _ = payload::read(&framed, &mut ());
     }
@@ -252,8 +263,18 @@ fn payloads_that_are_not_whole_are_refused() {
     };
     let body = &good[..good.len() - 10];
     assert_eq!(framed(body, 9), good);
-    assert_eq!(refused(&framed(body, 12)), "a payload of version 12; versions up to 11 are read");
-    assert_eq!(payload::read(&framed(body, 0), &mut ()).unwrap(), 1);
+    for version in [14, 79, 82, u16::MAX] {
+        let expected = "versions up to 13 of Redis, and 80 and 81 of Valkey, are read";
+        assert_eq!(refused(&framed(body, version)), format!("a payload of version {version}; {expected}"));
+    }
+    for version in [0, 1, 12, 13, 80, 81] {
+        assert_eq!(payload::read(&framed(body, version), &mut ()).unwrap(), 1);
+    }
+    for (number, version) in [(22, 13), (24, 12), (22, 80)] {
+        let error = refused(&framed(&[number, 1], version));
+        assert!(error.starts_with("a payload holds a hash whose fields expire"), "{error}");
+    }
+    assert_eq!(refused(&framed(&[24, 1], 80)), "a payload is damaged at byte 0: there is no type 24");
     assert_eq!(
         refused(&[&framed(body, 9)[..good.len() - 8], &[0; 8]].concat()),
         "the checksum of a payload is wrong"

@@ -125,7 +125,7 @@ fn tarn_config(store: &ConfigStore, pattern: &str) -> BTreeMap<String, String> {
 }
 
 /// Directives that Redis does not have.
-const ONLY_TARN: [&str; 33] = [
+const ONLY_TARN: [&str; 34] = [
     "analytics-max-memory",
     "analytics-threads",
     "auth-timeout",
@@ -149,6 +149,7 @@ const ONLY_TARN: [&str; 33] = [
     "metrics-auth",
     "metrics-bind",
     "metrics-port",
+    "rdb-version",
     "requirepass-file",
     "serve-while-loading",
     "snapshot-algorithm",

@@ -295,6 +295,14 @@ fn all_that_redis_has_goes_to_tarn_and_back() {
     assert_eq!(code, 0);
     assert!(said.starts_with(&format!("exported {} keys in ", all + 2)), "{said}");
     assert!(files(&folder.path("")) == before, "an export changes nothing");
+    for (version, magic) in [("10", b"REDIS0010"), ("11", b"REDIS0011")] {
+        let (newer, again) = (back.path("newer.rdb"), Folder::new());
+        assert_eq!(export(&folder, &newer, &["--rdb-version", version]).0, 0);
+        assert!(std::fs::read(&newer).unwrap().starts_with(magic));
+        assert_eq!(import(&again, &newer, &[]).0, 0, "version {version} is read");
+    }
+    let (code, said) = export(&folder, &file, &["--rdb-version", "12"]);
+    assert!(code == 2 && said.contains("12 is not in 9..=11"), "{said}");
     let mut second = Redis::start(&back);
     assert_eq!(ask(&mut second.client, "DEBUG DIGEST"), ask(&mut redis.client, "DEBUG DIGEST"));
     for question in [

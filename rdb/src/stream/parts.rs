@@ -97,5 +97,7 @@ pub struct Idempotence {
     pub duplicates: u64,
 }
 
+/// In the place of the time at which a consumer got something last, if it never did.
+pub(super) const NEVER: i64 = -1;
 /// In the place of the number of entries that a group has read, if it is not known.
 pub(super) const UNKNOWN: u64 = u64::MAX;

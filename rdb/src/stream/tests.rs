@@ -84,7 +84,7 @@ const TYPES: [(u8, u8); 4] = [(1, 15), (2, 19), (3, 21), (4, 26)];
 fn read(form: u8, value: &[u8]) -> Result<String, Damage> {
     let number = TYPES[usize::from(form) - 1].1;
     let key = [&[number][..], &string(b"k"), value].concat();
-    match read_file(&file(11, &key), Unsupported::Refuse) {
+    match read_file(&file(13, &key), Unsupported::Refuse) {
         Ok((keys, _)) => Ok(keys[0].strip_prefix("0 k: stream ").unwrap().to_owned()),
         Err(ReadError::Damaged { damage, .. }) => Err(damage),
         Err(error) => panic!("{error}"),

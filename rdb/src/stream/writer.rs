@@ -5,8 +5,8 @@
 //! ```
 
 use super::node::Packer;
-use super::parts::{Consumer, Group, Pending, StreamHead, StreamId, UNKNOWN};
-use crate::format::VERSION_WITH_FUNCTIONS;
+use super::parts::{Consumer, Group, NEVER, Pending, StreamHead, StreamId, UNKNOWN};
+use crate::format::{VERSION_WITH_FUNCTIONS, VERSION_WRITTEN_MAX};
 use crate::sink::ValueWriter;
 use std::io::{self, Write};
 
@@ -76,7 +76,7 @@ impl<W: Write> ValueWriter<'_, W> {
     }
 
     /// A consumer of the last group, and the IDs of what is pending for it, in their order. When it got
-    /// something last is not written.
+    /// something last is written in version 11 alone.
     pub fn consumer(
         &mut self,
         consumer: &Consumer<'_>,
@@ -85,6 +85,10 @@ impl<W: Write> ValueWriter<'_, W> {
         self.count_part(0);
         self.sink.string(consumer.name)?;
         self.sink.bytes(&consumer.seen_ms.to_le_bytes())?;
+        if self.version >= VERSION_WRITTEN_MAX {
+            let active_ms = consumer.active_ms.and_then(|ms| i64::try_from(ms).ok());
+            self.sink.bytes(&active_ms.unwrap_or(NEVER).to_le_bytes())?;
+        }
         self.sink.number(pending_count)?;
         let mut written = 0;
         for id in pending {
@@ -100,7 +104,7 @@ impl<W: Write> ValueWriter<'_, W> {
         self.sink.number(id.seq)
     }
 
-    /// Whether the stream is written as type 19, not 15.
+    /// Whether the stream is written as type 19 or 21, not 15.
     fn is_of_7_0(&self) -> bool {
         self.version >= VERSION_WITH_FUNCTIONS
     }

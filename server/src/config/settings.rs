@@ -112,6 +112,8 @@ pub struct Config {
     pub checkpoint_format: CheckpointFormat,
     /// Whether strings in RDB files are compressed.
     pub rdbcompression: bool,
+    /// The version of RDB files without functions; one with them is at least of version 10.
+    pub rdb_version: u16,
     /// The RDB file, in `dir`.
     pub(super) dbfilename: FileName,
     /// How hard checkpoints work.
@@ -366,6 +368,7 @@ impl Config {
             checkpoint_format: CheckpointFormat::default(),
             dbfilename: FileName::default(),
             rdbcompression: false,
+            rdb_version: 9,
             checkpoint_pace: CheckpointPace::default(),
             background_latency_target_us: 500,
             serve_while_loading: false,

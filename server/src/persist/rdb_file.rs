@@ -15,7 +15,7 @@ use tarn_engine::io::{Disk, DiskError, OsDisk};
 use tarn_engine::record::{Kind, UnixMs};
 use tarn_engine::view::{Cancelled, View};
 use tarn_engine::{Entry, ViewOptions};
-use tarn_rdb::Writer;
+use tarn_rdb::{VERSION_WITH_FUNCTIONS, Writer};
 
 use crate::observe::process::Heap;
 use crate::persist::rdb::{rdb_kind, value_len, write_value};
@@ -28,6 +28,8 @@ pub(crate) struct Form<'f> {
     pub functions: &'f [&'f [u8]],
     /// Whether strings are compressed.
     pub compresses: bool,
+    /// The version of the format, 9 to 11; with functions at least 10.
+    pub version: u16,
     /// When it is written.
     pub unix_ms: UnixMs,
 }
@@ -80,9 +82,9 @@ pub(crate) fn write<E: From<Cancelled> + From<DiskError>>(
     let failed = |error| DiskError::new("write", &unfinished, error);
     let bytes = AtomicU64::new(0);
     let counted = Counted { file: &mut file.file, bytes: &bytes };
-    let Form { functions, compresses, unix_ms } = form;
-    let begun = if functions.is_empty() { Writer::new(counted) } else { Writer::with_functions(counted) };
-    let mut writer = begun.map_err(failed)?.compressing(compresses);
+    let Form { functions, compresses, version, unix_ms } = form;
+    let version = if functions.is_empty() { version } else { version.max(VERSION_WITH_FUNCTIONS) };
+    let mut writer = Writer::of_version(counted, version).map_err(failed)?.compressing(compresses);
     writer.about(REDIS_VERSION, unix_ms / 1000, Heap::now().allocated).map_err(failed)?;
     functions.iter().try_for_each(|source| writer.function(source)).map_err(failed)?;
     let (mut counts, mut selected) = (Counts::default(), None);

@@ -419,7 +419,8 @@ pub(crate) fn take(
         let (path, unix_ms) = (config.rdb_path(), server.clock.unix_ms());
         let libraries = server.scripts.functions.now();
         let sources: Vec<&[u8]> = libraries.iter().map(|library| library.source()).collect();
-        let form = Form { functions: &sources, compresses: config.rdbcompression, unix_ms };
+        let (compresses, version) = (config.rdbcompression, config.rdb_version);
+        let form = Form { functions: &sources, compresses, version, unix_ms };
         let saved = rdb_file::save(engine, form, &path, pace, checkpoints.progress())?;
         retire_log(server, &config);
         return Ok(saved);

@@ -39,11 +39,13 @@ pub struct Exported {
     pub warnings: Vec<String>,
 }
 
-/// Writes what a server would load from a data directory to the RDB file `path`, in the place of one that is
-/// there. Without `appendonly` that is the checkpoint alone.
+/// Writes what a server would load from a data directory to the RDB file `path` of this version, 9 to 11, in
+/// the place of one that is there; with functions the version is at least 10. Without `appendonly` that is
+/// the checkpoint alone.
 pub fn export(
     place: &Place,
     appendonly: bool,
+    version: u16,
     path: &Path,
     report: &mut dyn FnMut(Stage),
 ) -> Result<Exported, TransferError> {
@@ -71,7 +73,9 @@ pub fn export(
     let read = clock.monotonic() - began;
     let functions = place.functions()?.unwrap_or_default();
     let functions: Vec<&[u8]> = functions.iter().map(Vec::as_slice).collect();
-    let Counts { keys, documents } = write(loaded, &functions, &clock, &mut file, report)?;
+    // Compressed, as Redis does unless it is told not to.
+    let form = Form { functions: &functions, compresses: true, version, unix_ms: clock.unix_ms() };
+    let Counts { keys, documents } = write(loaded, form, &clock, &mut file, report)?;
     let bytes = file.publish()?;
     let all = clock.monotonic() - began;
     Ok(Exported { keys, documents, bytes, read, all, warnings: warnings.try_iter().collect() })
@@ -112,7 +116,7 @@ fn reading<E: Send>(
 /// Writes all keys; how many.
 fn write(
     loaded: Loaded,
-    functions: &[&[u8]],
+    form: Form<'_>,
     clock: &Arc<SystemClock>,
     file: &mut NewFile,
     report: &mut dyn FnMut(Stage),
@@ -122,8 +126,6 @@ fn write(
     // The counts that stand before the keys of a database are to be right.
     engine.expiry().set_active(false);
     let view = engine.open_view(ViewOptions::once("export"))?;
-    // As Redis does unless it is told not to.
-    let form = Form { functions, compresses: true, unix_ms: clock.unix_ms() };
     rdb_file::write(view, form, file, &mut |keys, _| {
         report(Stage::Writing { keys, keys_total });
         Ok(())

@@ -202,15 +202,13 @@ impl TransferError {
 /// A hint how to have a file read.
 struct Hint<'e>(&'e ReadError);
 
-/// Values of modules of Redis before 4.0, which only the module can pass over.
-const EARLY_MODULE: u8 = 6;
+/// Values of modules, which can be passed over. Those of Redis before 4.0 have another number.
+const MODULE: u8 = 7;
 
 impl fmt::Display for Hint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            ReadError::Unsupported { number, .. } if *number != EARLY_MODULE => {
-                f.write_str(" (--skip-unsupported)")
-            }
+            ReadError::Unsupported { number: MODULE, .. } => f.write_str(" (--skip-unsupported)"),
             _ => Ok(()),
         }
     }
