@@ -38,7 +38,7 @@ fn describe_if_there(reply: &mut Writer<'_>, row: Option<Row>) {
 fn key_range(command: &Command) -> (i64, i64, i64) {
     let ranges =
         command.keys.iter().chain(command.channels).filter_map(|spec| match (spec.begin, spec.find) {
-            (Begin::Index(first), Find::Range { last, step, .. }) => {
+            (Begin::Index(first) | Begin::IndexIf(first, _), Find::Range { last, step, .. }) => {
                 let last = if last >= 0 { first as i64 + i64::from(last) } else { i64::from(last) };
                 Some((first as i64, last, step as i64))
             }
@@ -105,7 +105,7 @@ fn describe_keys(reply: &mut Writer<'_>, spec: &KeySpec, note: Option<&str>) {
             reply.map(0);
             return;
         }
-        Begin::Index(index) => {
+        Begin::Index(index) | Begin::IndexIf(index, _) => {
             reply.bulk(b"index");
             reply.bulk(b"spec");
             numbers(reply, &[("index", index as i64)]);

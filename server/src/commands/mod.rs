@@ -51,6 +51,7 @@ mod lists_blocking;
 mod lists_moving;
 mod lolwut;
 mod memory;
+mod migrate;
 mod modules;
 mod monitor;
 mod multi_pop;
@@ -120,6 +121,7 @@ const FAMILIES: &[Family] = &[
     ("generic", keys::COMMANDS),
     ("generic", expiry::COMMANDS),
     ("generic", dump::COMMANDS),
+    ("generic", migrate::COMMANDS),
     ("generic", scan::COMMANDS),
     ("server", scan::OF_SERVER),
     ("generic", object::COMMANDS),

@@ -128,7 +128,8 @@ pub(super) static FOREIGN: &[D] = &[
         Home::Inert("dir and dbfilename cannot change at run time")),
     fixed("enable-module-command", Shape::Choice(&["no", "yes", "local"]), "no",
         Home::Inert("there are no modules")),
-    inert("bind-source-addr", TEXT, "", Home::Inert("the server opens no connections of its own yet")),
+    inert("bind-source-addr", TEXT, "",
+        Home::Inert("MIGRATE connects from whichever address the system chooses")),
     fixed("io-threads", int(1, 128), "1", Home::Inert("worker threads are set by 'threads'")),
     fixed("io-threads-do-reads", BIT, "no", Home::Inert("worker threads are set by 'threads'")),
     inert("dynamic-hz", BIT, "yes", Home::Inert("background work is paced by what there is to do"))

@@ -18,6 +18,7 @@ use crate::execute::steps::Rest;
 use crate::execute::transaction::{Transaction, Watching};
 use crate::net::handle::ClientHandle;
 use crate::persist::libraries::Job;
+use crate::persist::migration::Migration;
 use crate::persist::saver::Ticket;
 use crate::persist::shutdown::Attempt;
 use crate::pubsub::monitors::KeptLines;
@@ -90,6 +91,8 @@ pub struct Client {
     pub rewrite: Option<rewriter::Ticket>,
     /// The change of functions that its `FUNCTION` waits for.
     pub(crate) job: Option<Job>,
+    /// The keys that its `MIGRATE` sends to another server.
+    pub(crate) migration: Option<Box<Migration>>,
     /// The end of the server that its `SHUTDOWN` waits for.
     pub ending: Option<Attempt>,
     /// Since when its request waits for the gate to be closed.
@@ -141,6 +144,7 @@ impl Client {
             save: None,
             rewrite: None,
             job: None,
+            migration: None,
             ending: None,
             waits_for_gate: None,
             turn: None,
@@ -231,6 +235,7 @@ impl Client {
             || self.rewrite.is_some()
             || self.asked.is_some()
             || self.searching.is_some()
+            || self.migration.is_some()
     }
 
     /// Whether it may do nothing but read its channels: it could not tell messages from replies.

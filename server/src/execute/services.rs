@@ -16,6 +16,7 @@ use crate::execute::blocking::Blocking;
 use crate::net::moves::AcceptorHandle;
 use crate::persist::backups::Backups;
 use crate::persist::libraries::LibraryKeeper;
+use crate::persist::migration::Migrator;
 use crate::persist::saver::Saver;
 use crate::persist::shutdown::Shutdown;
 use crate::shared::Shared;
@@ -32,6 +33,8 @@ pub struct Services {
     pub rewriter: Arc<Rewriter>,
     /// Changes libraries of functions.
     pub(crate) libraries: Arc<LibraryKeeper>,
+    /// Sends keys to other servers.
+    pub(crate) migrations: Arc<Migrator>,
     /// Looks for damage on the disk.
     pub scrubber: Scrubber,
     /// Ends the server.
@@ -62,6 +65,7 @@ impl Services {
             saver: Saver::new(shared.started_unix_ms),
             rewriter: Arc::default(),
             libraries: Arc::default(),
+            migrations: Arc::default(),
             scrubber: Scrubber::default(),
             shutdown: Shutdown::default(),
             backups: Arc::default(),

@@ -107,6 +107,8 @@ impl BitOr for Flags {
 pub enum Begin {
     /// At this argument.
     Index(usize),
+    /// At this argument, if the function says so too: with some options the argument is no key.
+    IndexIf(usize, FindKey),
     /// Behind this keyword, where the function says: what looks like the keyword may be the value of an
     /// option. Clients are told to look for it from this argument on (from the end backwards if negative).
     Option(&'static str, i32, FindKey),
@@ -232,7 +234,7 @@ impl KeySpec {
     pub fn visit(&self, args: Args<'_>, mut visit: impl FnMut(usize)) -> bool {
         let first = match self.begin {
             Begin::Index(index) => index,
-            Begin::Found(find) | Begin::Option(_, _, find) => match find(args) {
+            Begin::Found(find) | Begin::Option(_, _, find) | Begin::IndexIf(_, find) => match find(args) {
                 Some(index) => index,
                 None => return true,
             },

@@ -406,6 +406,10 @@ impl Connection {
                 // As in Redis: nobody would read the reply, and what the request takes would be lost.
                 return Poll::Ready(Ok(self.client.turn.is_none()));
             }
+            // Once: what it looks for then may have to wait for something else.
+            if self.client.migration.as_mut().is_some_and(|migration| migration.has_news()) {
+                return Poll::Ready(Ok(true));
+            }
             let is_next = || self.client.turn.is_some() && !self.is_paused() && self.is_its_turn();
             if is_next() || self.client.handle.is_killed() || over.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Ok(true));

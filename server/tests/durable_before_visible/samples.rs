@@ -637,6 +637,8 @@ pub(crate) const OF_THE_PROCESS: &[&str] = &[
     "discard",
     "watch",
     "unwatch",
+    // It needs another server, and is tested with one: `tarn/tests/migrate.rs`.
+    "migrate",
     // They wait for the disk by what they are for.
     "wait",
     "waitaof",

@@ -24,7 +24,7 @@ const LEFT_OUT: &str = "object|encoding shutdown debug config config|set config|
     reset auth client|tracking multi exec scan hscan \
     subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe \
     module module|list module|load module|loadex module|unload \
-    sscan zscan select restore client|no-evict client|unblock role lolwut latency script|debug";
+    sscan zscan select restore migrate client|no-evict client|unblock role lolwut latency script|debug";
 
 /// Commands by which a key gets a time to live.
 const EXPIRING: &[&str] = &["set", "getex", "setex", "psetex", "expire", "pexpire", "expireat", "pexpireat"];

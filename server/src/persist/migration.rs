@@ -1,0 +1,529 @@
+//! `MIGRATE`: a thread sends copies of keys to another server, as a worker does not wait for a network.
+//!
+//! ```text
+//!   MIGRATE ──copies of keys──> tarn-migrate: connect ── AUTH, SELECT ── RESTORE … ──> the other server
+//!   the client's request looks again ── keys that it has taken and nobody has changed ──> deleted here
+//! ```
+//!
+//! Between the copy and the look other clients are served, and may change the keys. So each copied key is
+//! watched, and one that has changed is sent again: the request decides that (`commands/migrate.rs`).
+//!
+//! Invariant: a key counts as taken only if the other server has answered its `RESTORE` with `+OK`.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tarn_engine::io::Clock;
+use tarn_engine::record::UnixMs;
+use tarn_engine::session::Copied;
+use tarn_engine::{Entry, Watch};
+use tarn_rdb::payload;
+use tarn_resp::Args;
+
+use crate::error::{CommandError, printable};
+use crate::net::handle::ClientHandle;
+use crate::persist::rdb::{rdb_kind, value_len, write_value};
+
+/// Requests that may send keys at a time; each has a thread.
+const RUNNING_MAX: usize = 64;
+/// Keys, and about how many bytes, that are sent before their answers are read.
+const KEYS_AT_ONCE: usize = 64;
+const BYTES_AT_ONCE: usize = 1 << 20;
+/// Longest line of an answer that is read.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// Where keys go, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// The name or the address of the server.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Its database, as the client wrote it: whether there is such a one only the server knows.
+    pub database: i64,
+    /// The time that it may be silent. At least a millisecond.
+    pub timeout: Duration,
+    /// The arguments of `AUTH`; none: it is not sent.
+    pub auth: Vec<Vec<u8>>,
+    /// Whether keys that are there are replaced.
+    pub replaces: bool,
+}
+
+/// Why keys were not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// There is no connection.
+    Connecting,
+    /// What was to be sent was not.
+    Writing,
+    /// There was no answer, or one that makes no sense.
+    Reading,
+    /// The server refused, with this text.
+    Refused(String),
+}
+
+impl From<Failure> for CommandError {
+    fn from(failure: Failure) -> CommandError {
+        match failure {
+            Failure::Connecting => CommandError::text("IOERR error or timeout connecting to the client"),
+            Failure::Writing => CommandError::text("IOERR error or timeout writing to target instance"),
+            Failure::Reading => CommandError::text("IOERR error or timeout reading to target instance"),
+            Failure::Refused(text) => {
+                CommandError::owned(format!("ERR Target instance replied with error: {text}"))
+            }
+        }
+    }
+}
+
+/// The outcome of sending keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// Whether the other server has taken each key, in the order in which they were given.
+    pub taken: Vec<bool>,
+    /// Why others were not, if that was not because they had expired.
+    pub failure: Option<Failure>,
+}
+
+/// What the request and the thread share.
+#[derive(Debug, Default)]
+struct Job {
+    outcome: OnceLock<Outcome>,
+    is_given_up: AtomicBool,
+    /// A handle of the connection, to end it.
+    connection: OnceLock<TcpStream>,
+}
+
+impl Job {
+    /// Ends what waits for the other server.
+    fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::SeqCst);
+        self.close_if_given_up();
+    }
+
+    fn close_if_given_up(&self) {
+        if self.is_given_up.load(Ordering::SeqCst)
+            && let Some(connection) = self.connection.get()
+        {
+            // It may be closed already.
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// A key of a request, as it was when it was copied.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    /// Where it stands among the arguments.
+    pub place: usize,
+    /// Says whether it has changed since.
+    pub watch: Watch,
+}
+
+/// Keys that a request sends. Given up when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Migration {
+    /// A hash of the request.
+    request: u64,
+    /// The keys that are sent.
+    pub keys: Vec<Sent>,
+    /// Those that were taken before, and were not changed up to when the others had to be sent again.
+    pub kept: Vec<Sent>,
+    /// The times that keys were sent, this one among them.
+    pub rounds: u32,
+    job: Arc<Job>,
+    is_told: bool,
+}
+
+impl Migration {
+    /// Whether it is of this request.
+    pub(crate) fn is_of(&self, args: Args<'_>) -> bool {
+        self.request == hash_of(args)
+    }
+
+    /// The outcome, once there is one.
+    pub(crate) fn outcome(&self) -> Option<&Outcome> {
+        self.job.outcome.get()
+    }
+
+    /// Whether there is an outcome that was not told of before.
+    pub(crate) fn has_news(&mut self) -> bool {
+        let has_news = !self.is_told && self.job.outcome.get().is_some();
+        self.is_told |= has_news;
+        has_news
+    }
+}
+
+impl Drop for Migration {
+    fn drop(&mut self) {
+        self.job.give_up();
+    }
+}
+
+fn hash_of(args: Args<'_>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    args.len().hash(&mut hasher);
+    args.iter().for_each(|arg| arg.hash(&mut hasher));
+    hasher.finish()
+}
+
+/// The keys of a request, and where they go.
+pub(crate) struct Load {
+    /// Where they go.
+    pub target: Target,
+    /// The keys, with a copy of each.
+    pub keys: Vec<(Sent, Copied)>,
+    /// Those that were taken before.
+    pub kept: Vec<Sent>,
+    /// The times that keys were sent, this one among them.
+    pub rounds: u32,
+}
+
+/// Sends keys to other servers.
+#[derive(Debug, Default)]
+pub(crate) struct Migrator {
+    running: AtomicUsize,
+}
+
+/// The place of a thread among those that may run.
+struct Running(Arc<Migrator>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Migrator {
+    /// Has keys of the request `args` sent. Waits for nothing; the client is woken when that is done.
+    pub(crate) fn send(
+        self: &Arc<Self>,
+        load: Load,
+        args: Args<'_>,
+        clock: Arc<dyn Clock>,
+        client: Arc<ClientHandle>,
+    ) -> Result<Migration, CommandError> {
+        let Load { target, keys, kept, rounds } = load;
+        let before = self.running.fetch_add(1, Ordering::Relaxed);
+        let place = Running(self.clone());
+        if before >= RUNNING_MAX {
+            return Err(CommandError::text("ERR too many MIGRATE run at a time; try again"));
+        }
+        let (keys, copies): (Vec<Sent>, Vec<Copied>) = keys.into_iter().unzip();
+        let job = Arc::new(Job::default());
+        let shared = job.clone();
+        let work = move || {
+            let _place = place;
+            let mut taken = vec![false; copies.len()];
+            let failure = send_all(&target, &copies, &*clock, &shared, &mut taken).err();
+            drop(copies);
+            let is_first = shared.outcome.set(Outcome { taken, failure }).is_ok();
+            debug_assert!(is_first, "keys are sent once");
+            client.wake();
+        };
+        let started = std::thread::Builder::new().name("tarn-migrate".to_owned()).spawn(work);
+        started.map_err(|error| CommandError::owned(format!("ERR cannot start a thread: {error}")))?;
+        Ok(Migration { request: hash_of(args), keys, kept, rounds, job, is_told: false })
+    }
+}
+
+/// A connection to the other server.
+struct Link {
+    stream: TcpStream,
+    answers: BufReader<TcpStream>,
+}
+
+impl Link {
+    fn open(target: &Target) -> io::Result<Link> {
+        let mut failed = io::Error::from(io::ErrorKind::NotFound);
+        for address in (target.host.as_str(), target.port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, target.timeout) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    stream.set_read_timeout(Some(target.timeout))?;
+                    stream.set_write_timeout(Some(target.timeout))?;
+                    let answers = BufReader::new(stream.try_clone()?);
+                    return Ok(Link { stream, answers });
+                }
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.stream.write_all(bytes).map_err(|_| Failure::Writing)
+    }
+
+    /// Reads the answer to a request, which is one line.
+    fn expect_ok(&mut self) -> Result<(), Failure> {
+        let mut line = Vec::new();
+        let mut answers = self.answers.by_ref().take(LINE_BYTES_MAX);
+        answers.read_until(b'\n', &mut line).map_err(|_| Failure::Reading)?;
+        match line.strip_suffix(b"\r\n") {
+            Some(b"+OK") => Ok(()),
+            Some([b'-', text @ ..]) => Err(Failure::Refused(printable(text))),
+            _ => Err(Failure::Reading),
+        }
+    }
+
+    /// Sends a request, which is to be answered with `+OK`.
+    fn ask(&mut self, words: &[&[u8]]) -> Result<(), Failure> {
+        let mut request = Vec::new();
+        push_request(&mut request, words);
+        self.write(&request)?;
+        self.expect_ok()
+    }
+}
+
+/// Sends the keys, and notes which are taken.
+///
+/// Keys that have expired are passed over. What the server refuses does not keep the others from being sent;
+/// the first refusal is the failure, whatever comes behind it.
+fn send_all<K: Deref<Target = Entry>>(
+    target: &Target,
+    keys: &[K],
+    clock: &dyn Clock,
+    job: &Job,
+    taken: &mut [bool],
+) -> Result<(), Failure> {
+    let mut link = Link::open(target).map_err(|_| Failure::Connecting)?;
+    if let Ok(handle) = link.stream.try_clone() {
+        let is_first = job.connection.set(handle).is_ok();
+        debug_assert!(is_first, "keys are sent over one connection");
+    }
+    // If it was given up before the connection was known, nobody has ended that.
+    job.close_if_given_up();
+    if !target.auth.is_empty() {
+        let words: Vec<&[u8]> =
+            std::iter::once(&b"AUTH"[..]).chain(target.auth.iter().map(Vec::as_slice)).collect();
+        link.ask(&words)?;
+    }
+    // No key goes into another database than the one that was asked for.
+    link.ask(&[b"SELECT", target.database.to_string().as_bytes()])?;
+    let (mut requests, mut sent, mut refusal) = (Vec::new(), Vec::new(), None);
+    for (index, key) in keys.iter().enumerate() {
+        if push_restore(&mut requests, key, target.replaces, clock.unix_ms()) {
+            sent.push(index);
+        }
+        if sent.len() < KEYS_AT_ONCE && requests.len() < BYTES_AT_ONCE && index + 1 < keys.len() {
+            continue;
+        }
+        if let Err(failure) = flush(&mut link, &mut requests, &mut sent, taken, &mut refusal) {
+            return Err(refusal.unwrap_or(failure));
+        }
+    }
+    refusal.map_or(Ok(()), Err)
+}
+
+/// Sends requests, and reads the answers; `sent` has the number of the key of each.
+fn flush(
+    link: &mut Link,
+    requests: &mut Vec<u8>,
+    sent: &mut Vec<usize>,
+    taken: &mut [bool],
+    refusal: &mut Option<Failure>,
+) -> Result<(), Failure> {
+    link.write(requests)?;
+    requests.clear();
+    requests.shrink_to(BYTES_AT_ONCE);
+    for index in sent.drain(..) {
+        match link.expect_ok() {
+            Ok(()) => taken[index] = true,
+            Err(failure @ Failure::Refused(_)) => {
+                refusal.get_or_insert(failure);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(())
+}
+
+/// Adds the request that makes a key; `false` if the key has expired.
+fn push_restore(requests: &mut Vec<u8>, entry: &Entry, replaces: bool, now: UnixMs) -> bool {
+    let ttl_ms = match entry.expiry() {
+        None => 0,
+        Some(_) if entry.is_expired(now) => return false,
+        Some(expiry) => (expiry - now).max(1),
+    };
+    let value = entry.value();
+    let payload = payload::write(rdb_kind(entry.kind()), value_len(value), |out| write_value(value, out));
+    let ttl_ms = ttl_ms.to_string();
+    let words: [&[u8]; 5] = [b"RESTORE", entry.key(), ttl_ms.as_bytes(), &payload, b"REPLACE"];
+    push_request(requests, &words[..if replaces { 5 } else { 4 }]);
+    true
+}
+
+fn push_request(requests: &mut Vec<u8>, words: &[&[u8]]) {
+    requests.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+    for word in words {
+        requests.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        requests.extend_from_slice(word);
+        requests.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread::JoinHandle;
+    use tarn_engine::io::SystemClock;
+    use tarn_engine::record::{Change, Lsn};
+
+    /// Keys `key 0`, `key 1` …, the last of which expires at this time.
+    fn keys(number: usize, expiry: Option<UnixMs>) -> Vec<Arc<Entry>> {
+        let key = |index: usize| {
+            let expiry = expiry.filter(|_| index + 1 == number);
+            let change = Change::Put { value: b"value".to_vec().into(), expiry };
+            Arc::new(Entry::create(format!("key {index}").as_bytes(), &change, Lsn(1)).unwrap())
+        };
+        (0..number).map(key).collect()
+    }
+
+    /// A server that answers each request with the next of these lines, and then closes the connection. Its
+    /// thread returns the requests, their words joined by blanks; payloads are left out.
+    fn server(answers: Vec<String>) -> (Target, JoinHandle<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let thread = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            let mut input = BufReader::new(stream.try_clone().unwrap());
+            let mut requests = Vec::new();
+            for answer in answers {
+                let Some(words) = read_request(&mut input) else { break };
+                requests.push(words);
+                if stream.write_all(answer.as_bytes()).is_err() {
+                    break;
+                }
+            }
+            requests
+        });
+        (target(port), thread)
+    }
+
+    fn target(port: u16) -> Target {
+        let (host, timeout) = ("127.0.0.1".to_owned(), Duration::from_secs(30));
+        Target { host, port, database: 3, timeout, auth: Vec::new(), replaces: false }
+    }
+
+    fn read_request(input: &mut impl BufRead) -> Option<String> {
+        let mut line = String::new();
+        input.read_line(&mut line).ok().filter(|len| *len > 0)?;
+        let words = line.trim_end().strip_prefix('*').unwrap().parse::<usize>().unwrap();
+        let mut shown = Vec::new();
+        for index in 0..words {
+            line.clear();
+            input.read_line(&mut line).unwrap();
+            let mut word = vec![0; line.trim_end().strip_prefix('$').unwrap().parse::<usize>().unwrap() + 2];
+            input.read_exact(&mut word).unwrap();
+            if index != 3 {
+                shown.push(String::from_utf8_lossy(&word[..word.len() - 2]).into_owned());
+            }
+        }
+        Some(shown.join(" "))
+    }
+
+    fn lines(answers: &[&str]) -> Vec<String> {
+        answers.iter().map(|answer| format!("{answer}\r\n")).collect()
+    }
+
+    fn send(target: &Target, keys: &[Arc<Entry>]) -> (Vec<bool>, Result<(), Failure>) {
+        let mut taken = vec![false; keys.len()];
+        let sent = send_all(target, keys, &SystemClock::new(), &Job::default(), &mut taken);
+        (taken, sent)
+    }
+
+    #[test]
+    fn keys_are_taken_one_by_one_and_the_first_refusal_is_told() {
+        let answers = ["+OK", "+OK", "+OK", "-BUSYKEY Target key name already exists.", "-ERR other", "+OK"];
+        let (mut target, thread) = server(lines(&answers));
+        target.auth = vec![b"user".to_vec(), b"secret".to_vec()];
+        let (taken, sent) = send(&target, &keys(4, None));
+        assert_eq!(taken, [true, false, false, true]);
+        let refusal = "BUSYKEY Target key name already exists.".to_owned();
+        assert_eq!(sent, Err(Failure::Refused(refusal)));
+        let restores = (0..4).map(|index| format!("RESTORE key {index} 0"));
+        let expected: Vec<String> =
+            ["AUTH user secret".to_owned(), "SELECT 3".to_owned()].into_iter().chain(restores).collect();
+        assert_eq!(thread.join().unwrap(), expected);
+    }
+
+    #[test]
+    fn nothing_is_sent_where_the_password_or_the_database_is_refused() {
+        for (answers, asked) in [
+            (&["-WRONGPASS no"][..], vec!["AUTH x"]),
+            (&["+OK", "-ERR DB index is out of range"], vec!["AUTH x", "SELECT 3"]),
+        ] {
+            let (mut target, thread) = server(lines(answers));
+            target.auth = vec![b"x".to_vec()];
+            let (taken, sent) = send(&target, &keys(2, None));
+            assert_eq!(taken, [false, false]);
+            assert!(matches!(sent, Err(Failure::Refused(_))), "{sent:?}");
+            assert_eq!(thread.join().unwrap(), asked);
+        }
+    }
+
+    #[test]
+    fn only_ok_counts_and_a_lost_connection_keeps_what_was_taken() {
+        for last in ["", ":1\r\n", "+OKAY\r\n", "+OK"] {
+            let answers = [lines(&["+OK", "+OK"]), vec![last.to_owned(), String::new()]].concat();
+            let (target, thread) = server(answers);
+            let (taken, sent) = send(&target, &keys(3, None));
+            assert_eq!((taken, sent), (vec![true, false, false], Err(Failure::Reading)), "{last:?}");
+            thread.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn more_keys_than_are_sent_at_once_are_all_sent() {
+        let number = 3 * KEYS_AT_ONCE + 1;
+        let (mut target, thread) = server(vec!["+OK\r\n".to_owned(); number + 1]);
+        target.replaces = true;
+        let (taken, sent) = send(&target, &keys(number, None));
+        assert_eq!((taken, sent), (vec![true; number], Ok(())));
+        let requests = thread.join().unwrap();
+        assert_eq!(requests.len(), number + 1);
+        assert_eq!(requests[number], format!("RESTORE key {} 0 REPLACE", number - 1));
+    }
+
+    #[test]
+    fn a_key_that_has_expired_is_passed_over_and_others_keep_their_time() {
+        let now = SystemClock::new().unix_ms();
+        let (target, thread) = server(lines(&["+OK", "+OK"]));
+        assert_eq!(send(&target, &keys(2, Some(now - 10))), (vec![true, false], Ok(())));
+        assert_eq!(thread.join().unwrap(), ["SELECT 3", "RESTORE key 0 0"]);
+        let (target, thread) = server(lines(&["+OK", "+OK"]));
+        assert_eq!(send(&target, &keys(1, Some(now + 500_000))), (vec![true], Ok(())));
+        let request = thread.join().unwrap().remove(1);
+        let ttl: u64 = request.rsplit(' ').next().unwrap().parse().unwrap();
+        assert!((100_000..=500_000).contains(&ttl), "{request}");
+    }
+
+    #[test]
+    fn who_gives_up_ends_the_wait() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let target = Target { timeout: Duration::from_secs(3600), ..target(port) };
+        let job = Arc::new(Job::default());
+        let other = job.clone();
+        let thread = std::thread::spawn(move || {
+            send_all(&target, &keys(1, None), &SystemClock::new(), &other, &mut [false])
+        });
+        let _silent = listener.accept().unwrap();
+        job.give_up();
+        assert!(matches!(thread.join().unwrap(), Err(Failure::Reading | Failure::Writing)));
+    }
+
+    #[test]
+    fn nobody_listens() {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        assert_eq!(send(&target(port), &keys(1, None)), (vec![false], Err(Failure::Connecting)));
+    }
+}
