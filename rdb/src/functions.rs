@@ -29,7 +29,7 @@ pub fn write<'s>(sources: impl Iterator<Item = &'s [u8]>) -> Vec<u8> {
 
 /// The sources of the libraries of a payload.
 pub fn read(payload: &[u8]) -> Result<Vec<Vec<u8>>, PayloadError> {
-    let (body, _) = payload::body(payload)?;
+    let (body, _) = payload::body(payload, true)?;
     let mut source = Source::new(body, body.len().min(BUFFER_BYTES));
     let (mut libraries, mut bytes) = (Vec::new(), 0);
     while !source.is_at_end()? {

@@ -41,12 +41,19 @@ pub enum PayloadError {
 /// Reads a payload; how many elements the value has, 1 for a string, 0 for an empty collection, which is no
 /// value. A stream counts 1 more than it has entries.
 pub fn read(payload: &[u8], visitor: &mut dyn Visitor) -> Result<u64, PayloadError> {
-    let (body, version) = body(payload)?;
+    let (body, version) = body(payload, true)?;
     Ok(read_body(body, version, visitor)?)
 }
 
-/// The bytes before the version and the checksum, if these are right; and the version.
-pub(crate) fn body(payload: &[u8]) -> Result<(&[u8], u16), PayloadError> {
+/// As `read`, whatever the checksum is.
+pub fn read_unchecked(payload: &[u8], visitor: &mut dyn Visitor) -> Result<u64, PayloadError> {
+    let (body, version) = body(payload, false)?;
+    Ok(read_body(body, version, visitor)?)
+}
+
+/// The bytes before the version and the checksum, if these are right; and the version. The checksum is looked
+/// at if `is_checked`.
+pub(crate) fn body(payload: &[u8], is_checked: bool) -> Result<(&[u8], u16), PayloadError> {
     let short = || PayloadError::Short(payload.len());
     let (body, footer) = payload.split_last_chunk::<FOOTER_BYTES>().ok_or_else(short)?;
     let [low, high, stored @ ..] = *footer;
@@ -55,7 +62,7 @@ pub(crate) fn body(payload: &[u8]) -> Result<(&[u8], u16), PayloadError> {
         return Err(PayloadError::Version(version));
     }
     // Unlike that of a file, this checksum is never left out.
-    if crc64(&payload[..body.len() + VERSION_BYTES]) != u64::from_le_bytes(stored) {
+    if is_checked && crc64(&payload[..body.len() + VERSION_BYTES]) != u64::from_le_bytes(stored) {
         return Err(PayloadError::Checksum);
     }
     Ok((body, version))

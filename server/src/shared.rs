@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tarn_engine::Engine;
 use tarn_engine::io::{Clock, SystemClock};
+use tarn_engine::lock::Mutex;
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery::Progress;
 use tokio::sync::Notify;
@@ -33,6 +34,11 @@ const STEPS_FROM: usize = 1024;
 
 /// The longest wait for the gate of who only counts keys.
 const GATE_WAIT: Duration = Duration::from_millis(10);
+
+/// Twenty random bytes in hexadecimal.
+pub(crate) fn random_id() -> String {
+    format!("{:08x}{:032x}", rand::random::<u32>(), rand::random::<u128>())
+}
 
 /// The state that all threads of a server share.
 pub struct Shared {
@@ -82,6 +88,12 @@ pub struct Shared {
     pub steps_from: AtomicUsize,
     /// Twenty random bytes in hexadecimal: this run of the server.
     pub run_id: String,
+    /// The same for the history of its data, as replicas would know it.
+    pub replication_id: Mutex<String>,
+    /// Whether checksums of payloads are not looked at (`DEBUG SET-SKIP-CHECKSUM-VALIDATION`).
+    pub skips_checksums: AtomicBool,
+    /// Whether a `DEBUG RELOAD` runs.
+    pub(crate) reloading: Arc<AtomicBool>,
     store: OnceLock<Store>,
     stopping: AtomicBool,
     /// The progress of loading.
@@ -129,7 +141,10 @@ impl Shared {
             startup_bytes: Heap::now().allocated,
             started_unix_ms,
             steps_from: AtomicUsize::new(STEPS_FROM),
-            run_id: format!("{:08x}{:032x}", rand::random::<u32>(), rand::random::<u128>()),
+            run_id: random_id(),
+            replication_id: Mutex::new(random_id()),
+            skips_checksums: AtomicBool::new(false),
+            reloading: Arc::default(),
             store: OnceLock::new(),
             stopping: AtomicBool::new(false),
             loading: Progress::default(),

@@ -6,6 +6,8 @@ use std::time::Duration;
 use tarn_engine::ScanBudget;
 use tarn_resp::Args;
 
+use super::debug_data::{populate, reload};
+use super::debug_shows::{htstats, htstats_key, listpack, quicklist, sdslen};
 use crate::commands::digest::{Digest, of_entry};
 use crate::commands::help::unknown_container;
 use crate::config::parse_memory;
@@ -15,6 +17,7 @@ use crate::execute::context::Context;
 use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
 use crate::glob;
+use crate::shared::random_id;
 
 const FLAGS: Flags =
     Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::ALONE_IN_EXEC);
@@ -28,6 +31,34 @@ const fn sub(
     row(name, arity, FLAGS, "1.0.0", summary, run)
 }
 
+const KEY: &[KeySpec] = &[KeySpec::range(2, 0, 1, &["RO"])];
+
+/// A command that looks at one key.
+const fn of_key(
+    name: &'static str,
+    arity: i32,
+    summary: &'static str,
+    run: crate::execute::command::Run,
+) -> Command {
+    sub(name, arity, summary, run).keys(KEY)
+}
+
+/// A command that makes keys, whatever their names are.
+const fn making(
+    name: &'static str,
+    arity: i32,
+    summary: &'static str,
+    run: crate::execute::command::Run,
+) -> Command {
+    const ALONE: Flags = FLAGS.with(Flags::WRITE).with(Flags::EXCLUSIVE).with(Flags::UNTOLD);
+    row(name, arity, ALONE, "1.0.0", summary, run)
+}
+
+/// A switch of something that is not so here.
+const fn ignored(name: &'static str, arity: i32) -> Command {
+    sub(name, arity, "Is accepted, and changes nothing.", ignore)
+}
+
 /// The rows of this family.
 pub(super) const COMMANDS: &[Command] = &[row(
     "debug",
@@ -38,6 +69,11 @@ pub(super) const COMMANDS: &[Command] = &[row(
     unknown_container,
 )
 .subcommands(&[
+    ignored("aof-flush-sleep", 3),
+    sub("change-repl-id", 2, "Gives the history of the data another name.", change_repl_id),
+    sub("client-eviction", 2, "Is refused: clients are not evicted.", client_eviction),
+    ignored("client-enforce-reply-list", 3),
+    ignored("dict-resizing", 3),
     sub(
         "digest",
         2,
@@ -52,9 +88,21 @@ pub(super) const COMMANDS: &[Command] = &[row(
     )]),
     sub("error", 3, "Replies this text as an error.", error),
     sub("help", 2, "Lists the subcommands.", help),
-    sub("object", -3, "Describes the value of a key.", object).keys(&[KeySpec::range(2, 0, 1, &["RO"])]),
+    sub("htstats", -3, "Describes the hash tables that Redis would have for a database.", htstats),
+    of_key("htstats-key", -3, "The same for the value of a key.", htstats_key),
+    ignored("jmap", -2),
+    ignored("leak", 3),
+    of_key("listpack", 3, "Logs what the value of a key is, if Redis kept it as a listpack.", listpack),
+    of_key("object", -3, "Describes the value of a key.", object),
     sub("log", 3, "Writes a line to the log of messages.", log),
     sub("panic", 2, "Ends the server as a fault in it would.", panic),
+    ignored("pause-cron", 3),
+    making(
+        "populate",
+        -3,
+        "Makes so many strings, named by a prefix and a number, perhaps of this size.",
+        populate,
+    ),
     sub(
         "protocol",
         3,
@@ -62,17 +110,40 @@ pub(super) const COMMANDS: &[Command] = &[row(
          verbatim, true or false.",
         super::debug_protocol::protocol,
     ),
+    of_key("quicklist", -3, "Logs what the value of a key is, if Redis kept it as a quicklist.", quicklist),
     sub(
         "quicklist-packed-threshold",
         3,
         "Is told from which size an element of a list stands alone; here that depends on nothing.",
         quicklist_packed_threshold,
     ),
+    making(
+        "reload",
+        -2,
+        "Writes all keys to an RDB file and reads them again. NOSAVE: reads the file that is there. NOFLUSH: \
+         keeps other keys. MERGE: may replace keys.",
+        reload,
+    ),
+    ignored("replicate", -3),
+    sub("replybuffer", 4, "Is checked, and changes nothing: buffers have sizes of their own.", replybuffer),
+    of_key("sdslen", 3, "Tells how long a key and its string are.", sdslen),
     sub(
         "set-active-expire",
         3,
         "Switches the deletion of expired keys that nobody touches.",
         set_active_expire,
+    ),
+    sub(
+        "set-disable-deny-scripts",
+        3,
+        "1: scripts may run commands that are not for them, where a transaction may.",
+        set_disable_deny_scripts,
+    ),
+    sub(
+        "set-skip-checksum-validation",
+        3,
+        "1: RESTORE does not look at the checksum of a payload.",
+        set_skip_checksum_validation,
     ),
     row(
         "sleep",
@@ -112,6 +183,49 @@ fn sleep<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
 
 fn set_active_expire<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     cx.keys.store().expiry().set_active(args.at(2) != b"0");
+    cx.reply.ok();
+    Ok(())
+}
+
+fn ignore<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    cx.reply.ok();
+    Ok(())
+}
+
+fn change_repl_id<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    *cx.server.replication_id.lock() = random_id();
+    cx.reply.ok();
+    Ok(())
+}
+
+fn client_eviction<'a>(_: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    Err(CommandError::text("ERR maxmemory-clients is disabled."))
+}
+
+fn replybuffer<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let is = |at: usize, word: &str| args.at(at).eq_ignore_ascii_case(word.as_bytes());
+    if is(2, "peak-reset-time") {
+        if !is(3, "never") && !is(3, "reset") {
+            parse::integer(args.at(3))?;
+        }
+    } else if !is(2, "resizing") {
+        let name = printable(args.at(1));
+        return Err(CommandError::owned(format!(
+            "ERR unknown subcommand or wrong number of arguments for '{name}'. Try DEBUG HELP."
+        )));
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+fn set_disable_deny_scripts<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    cx.server.scripts.allows_all.store(args.at(2) != b"0", Ordering::Relaxed);
+    cx.reply.ok();
+    Ok(())
+}
+
+fn set_skip_checksum_validation<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    cx.server.skips_checksums.store(args.at(2) != b"0", Ordering::Relaxed);
     cx.reply.ok();
     Ok(())
 }

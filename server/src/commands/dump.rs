@@ -1,5 +1,7 @@
 //! `DUMP` and `RESTORE`: a value as bytes that any Redis understands, and back.
 
+use std::sync::atomic::Ordering;
+
 use tarn_engine::record::{Change, UnixMs};
 use tarn_rdb::ReadError;
 use tarn_rdb::payload::{self, PayloadError};
@@ -109,7 +111,11 @@ fn restore<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
         return Err(NEGATIVE_TTL);
     }
     let mut builder = ChangeBuilder::default();
-    payload::read(args.at(3), &mut builder).map_err(|error| refusal(&error))?;
+    let read = match cx.server.skips_checksums.load(Ordering::Relaxed) {
+        false => payload::read(args.at(3), &mut builder),
+        true => payload::read_unchecked(args.at(3), &mut builder),
+    };
+    read.map_err(|error| refusal(&error))?;
     let expiry = options.expiry(ttl, cx.now())?;
     let change = builder.finish(expiry).ok().flatten().ok_or(BAD_FORMAT)?;
     if expiry.is_none_or(|at| at > cx.now()) {

@@ -535,7 +535,7 @@ fn replication(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("role", "master");
     report.line("connected_slaves", 0);
     report.line("master_failover_state", "no-failover");
-    report.line("master_replid", &cx.server.run_id);
+    report.line("master_replid", cx.server.replication_id.lock().as_str());
     report.line("master_repl_offset", 0);
 }
 

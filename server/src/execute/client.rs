@@ -19,6 +19,7 @@ use crate::execute::transaction::{Transaction, Watching};
 use crate::net::handle::ClientHandle;
 use crate::persist::libraries::Job;
 use crate::persist::migration::Migration;
+use crate::persist::reload::Reload;
 use crate::persist::saver::Ticket;
 use crate::persist::shutdown::Attempt;
 use crate::pubsub::monitors::KeptLines;
@@ -93,6 +94,8 @@ pub struct Client {
     pub(crate) job: Option<Job>,
     /// The keys that its `MIGRATE` sends to another server.
     pub(crate) migration: Option<Box<Migration>>,
+    /// The file that its `DEBUG RELOAD` waits for.
+    pub(crate) reload: Option<Box<Reload>>,
     /// The end of the server that its `SHUTDOWN` waits for.
     pub ending: Option<Attempt>,
     /// Since when its request waits for the gate to be closed.
@@ -145,6 +148,7 @@ impl Client {
             rewrite: None,
             job: None,
             migration: None,
+            reload: None,
             ending: None,
             waits_for_gate: None,
             turn: None,
@@ -236,6 +240,7 @@ impl Client {
             || self.asked.is_some()
             || self.searching.is_some()
             || self.migration.is_some()
+            || self.reload.is_some()
     }
 
     /// Whether it may do nothing but read its channels: it could not tell messages from replies.

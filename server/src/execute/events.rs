@@ -378,6 +378,8 @@ mod tests {
         ("xcfgset", "Redis has no event for it"),
         ("pfcount", "what it keeps is no change"),
         ("pfdebug", "Redis has no event for it"),
+        ("populate", "keys for tests"),
+        ("reload", "brings back what was there"),
         ("delete", "a library of functions is no key"),
         ("flush", "libraries of functions are no keys"),
         ("load", "a library of functions is no key"),

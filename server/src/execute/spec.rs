@@ -78,6 +78,9 @@ impl Flags {
     /// Clients of a cluster may send it without a key.
     pub const NO_MANDATORY_KEYS: Flags = Flags(1 << 28);
 
+    /// Makes or brings back data for tests, of which no keyspace events tell.
+    pub const UNTOLD: Flags = Flags(1 << 29);
+
     /// Whether all flags of `other` are in this set.
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0

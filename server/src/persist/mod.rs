@@ -4,7 +4,7 @@
 //!   saver: one thread takes the checkpoints     shutdown: the last one, then the end
 //!   log_switch: appendonly on and off           backups: copies of the log
 //!   rdb, rdb_file, transfer: Redis's files      libraries: functions and their file
-//!   migration: keys to another server
+//!   migration: keys to another server           reload: all keys to a file and back, for tests
 //! ```
 //!
 //! May import `shared` and the folders below it. Services that need each other get the other one as an
@@ -18,6 +18,7 @@ pub(crate) mod log_switch;
 pub(crate) mod migration;
 pub mod rdb;
 pub(crate) mod rdb_file;
+pub(crate) mod reload;
 pub(crate) mod saver;
 pub(crate) mod shutdown;
 pub mod transfer;

@@ -16,6 +16,7 @@ mod shelf;
 mod workshop;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tarn_lua::{Failure, Interpreter, Limits, Purpose};
 
@@ -41,12 +42,19 @@ pub struct Scripts {
     pub(crate) functions: Arc<Functions>,
     /// The running ones.
     pub(crate) running: Running,
+    /// Whether they may run commands that are not for them (`DEBUG SET-DISABLE-DENY-SCRIPTS`).
+    pub(crate) allows_all: AtomicBool,
 }
 
 impl Scripts {
     /// No scripts, for so many workers.
     pub(crate) fn new(workers: usize) -> Scripts {
-        Scripts { cache: Cache::default(), functions: Arc::default(), running: Running::new(workers) }
+        Scripts {
+            cache: Cache::default(),
+            functions: Arc::default(),
+            running: Running::new(workers),
+            allows_all: AtomicBool::new(false),
+        }
     }
 }
 

@@ -26,6 +26,11 @@ const LEFT_OUT: &[&str] = &[
     "debug|sleep",
     "debug|set-active-expire",
     "debug|steps-from",
+    "debug|set-disable-deny-scripts",
+    "debug|set-skip-checksum-validation",
+    // They keep the store for themselves for long.
+    "debug|reload",
+    "debug|populate",
     "config|set",
     "backup",
     // They are answered by a reply for each channel.

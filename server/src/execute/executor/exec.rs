@@ -307,7 +307,8 @@ impl Requests<'_> {
         if !batch.is_empty() && self.server.tracking.is_on() {
             client.staged.push(staged_writes(&batch));
         }
-        let Some(classes) = self.server.live.event_classes().filter(|_| !batch.is_empty()) else {
+        let is_told = !batch.is_empty() && !command.flags.has(Flags::UNTOLD);
+        let Some(classes) = self.server.live.event_classes().filter(|_| is_told) else {
             latched.stage(batch, &mut staged.writes);
             return;
         };

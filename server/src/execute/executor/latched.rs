@@ -146,7 +146,8 @@ impl Executor<'_> {
             self.refused_at = seen;
             return Err(error);
         }
-        let events = self.server.live.event_classes().filter(|_| !batch.is_empty());
+        let is_told = !batch.is_empty() && !command.flags.has(Flags::UNTOLD);
+        let events = self.server.live.event_classes().filter(|_| is_told);
         let mut new = Vec::new();
         if let Some(classes) = events {
             let mut events = Events::new(classes, &mut new);
