@@ -6,12 +6,13 @@ use tarn_engine::value::stream::StreamId;
 use tarn_resp::{Args, Writer, parse_i64};
 
 use super::stream_producers::Produced;
-use super::stream_trims::{Bound, NODE_ENTRIES, Refs, Trim};
+use super::stream_trims::{Bound, Refs, Trim, node_entries};
 use crate::error::CommandError;
 use crate::execute::parse;
 
-/// Entries that `~` removes at most without a `LIMIT`.
-const LIMIT_DEFAULT: u64 = 100 * NODE_ENTRIES as u64;
+/// Nodes, and entries, that `~` removes at most without a `LIMIT`.
+const NODES_MAX: u64 = 100;
+const LIMIT_MAX: u64 = 1_000_000;
 
 const INVALID_ID: CommandError =
     CommandError::text("ERR Invalid stream ID specified as stream command argument");
@@ -143,8 +144,9 @@ pub(super) struct Options<'a> {
     pub(super) entry: Option<(usize, NewId)>,
 }
 
-/// Reads the options from the second argument on, and for `XADD` the ID.
-pub(super) fn options(args: Args<'_>, is_add: bool) -> Result<Options<'_>, CommandError> {
+/// Reads the options from the second argument on, and for `XADD` the ID. `setting` is
+/// `stream-node-max-entries`.
+pub(super) fn options(args: Args<'_>, is_add: bool, setting: usize) -> Result<Options<'_>, CommandError> {
     let (mut bound, mut is_about, mut limit, mut refs) = (None, false, None, None);
     let (mut makes_stream, mut produced, mut entry) = (true, None, None);
     let mut at = 2;
@@ -202,28 +204,38 @@ pub(super) fn options(args: Args<'_>, is_add: bool) -> Result<Options<'_>, Comma
         (_, Some(_)) if !is_about => return Err(NOT_ABOUT),
         _ => {}
     }
-    let about = is_about.then_some(limit.unwrap_or(LIMIT_DEFAULT));
-    let trim = bound.map(|bound| Trim { bound, about, refs: refs.unwrap_or_default() });
+    let node_entries = node_entries(setting);
+    let limit_default = || NODES_MAX.saturating_mul(node_entries as u64).min(LIMIT_MAX);
+    let about = is_about.then(|| limit.unwrap_or_else(limit_default));
+    let refs = refs.unwrap_or_default();
+    let trim = bound.map(|bound| Trim { bound, about, node_entries, refs });
     Ok(Options { trim, makes_stream, produced, entry })
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
     use tarn_resp::OwnedArgs;
 
     type Told = (Option<Trim>, bool, Option<NewId>);
 
     /// The trim, whether there is a message of a producer, and the new ID.
-    fn told(request: &str) -> Result<Told, String> {
+    fn told_with(setting: usize, request: &str) -> Result<Told, String> {
         let args: OwnedArgs = request.split(' ').collect();
-        let read = options(args.as_args(), request.starts_with("XADD")).map_err(|error| error.to_string())?;
+        let is_add = request.starts_with("XADD");
+        let read = options(args.as_args(), is_add, setting).map_err(|error| error.to_string())?;
         Ok((read.trim, read.produced.is_some(), read.entry.map(|entry| entry.1)))
+    }
+
+    fn told(request: &str) -> Result<Told, String> {
+        told_with(0, request)
     }
 
     #[test]
     fn references_and_messages_stand_anywhere_before_the_id_and_once() {
-        let trim = |bound, about, refs| Some(Trim { bound, about, refs });
+        let trim = |bound, about, refs| Some(Trim { bound, about, node_entries: 100, refs });
         let length = Bound::Length(5);
         let least = Bound::Id(StreamId::new(3, 0));
         for (request, expected) in [
@@ -254,6 +266,18 @@ mod tests {
             ("XADD s IDMP p", INVALID_ID),
         ] {
             assert_eq!(told(request), Err(expected.to_string()), "{request}");
+        }
+    }
+
+    #[test]
+    fn without_a_limit_a_hundred_nodes_go_or_a_million_entries() {
+        for (setting, about, node_entries) in
+            [(0, 10_000, 100), (1, 100, 1), (10, 1_000, 10), (usize::MAX, 1_000_000, usize::MAX)]
+        {
+            let expected =
+                Trim { bound: Bound::Length(5), about: Some(about), node_entries, refs: Refs::Keep };
+            let (trim, ..) = told_with(setting, "XTRIM s MAXLEN ~ 5").unwrap();
+            assert_eq!(trim, Some(expected), "{setting}");
         }
     }
 }

@@ -7,6 +7,7 @@ use tarn_resp::{Args, Writer};
 use super::stream_args::write_id;
 use super::stream_groups::{lag_of, no_group};
 use super::stream_producers::Remembered;
+use super::stream_trims::node_entries;
 use super::streams::write_entry;
 use crate::error::{CommandError, printable};
 use crate::execute::command::{Command, row};
@@ -15,8 +16,6 @@ use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
 
 const KEY: &[KeySpec] = &[KeySpec::range(2, 0, 1, &["RO", "access"])];
-/// Entries that Redis keeps in a node of a stream.
-const NODE_ENTRIES: usize = 100;
 /// Entries that `FULL` shows without a `COUNT`.
 const SHOWN: usize = 10;
 
@@ -90,14 +89,16 @@ fn stream<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
             )));
         }
     };
+    let node_entries = node_entries(cx.server.live.stream_node_entries());
     let (head, len) = (found.head(), found.len());
     let remembered = Remembered::of(found, cx.now());
     let reply = &mut cx.reply;
     let (plain, of_producers) = (if shown.is_some() { 9 } else { 10 }, remembered.as_ref().map_or(0, |_| 6));
     reply.map(plain + of_producers);
     integer(reply, "length", len);
-    integer(reply, "radix-tree-keys", len.div_ceil(NODE_ENTRIES));
-    integer(reply, "radix-tree-nodes", len.div_ceil(NODE_ENTRIES) + 1);
+    let nodes = len.div_ceil(node_entries);
+    integer(reply, "radix-tree-keys", nodes);
+    integer(reply, "radix-tree-nodes", nodes + 1);
     named_id(reply, "last-generated-id", head.last_id);
     named_id(reply, "max-deleted-entry-id", head.max_deleted_id);
     integer(reply, "entries-added", head.entries_added as usize);

@@ -15,7 +15,7 @@ use tarn_resp::Args;
 
 use super::stream_args;
 use super::stream_budget::Budget;
-use super::stream_trims::{NODE_ENTRIES, Refs, Trim};
+use super::stream_trims::{Refs, Trim};
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
@@ -82,10 +82,10 @@ impl Removal {
                 front = front.min(trim.limit());
                 // The last node, which may not be full, goes if all entries do.
                 if front < len {
-                    front -= front % NODE_ENTRIES;
+                    front -= front % trim.node_entries;
                 }
             }
-            _ => front = front.min(in_nodes(len, trim.limit())),
+            _ => front = front.min(in_nodes(trim, len)),
         }
         if front == 0 {
             return Ok(Removal::default());
@@ -107,7 +107,7 @@ impl Removal {
         let free = needed.map_or(len, |needed| {
             stream.rank(needed) + usize::from(added.is_some_and(|added| added < needed))
         });
-        let front = free.min(reach).min(most).min(in_nodes(len, trim.limit()));
+        let front = free.min(reach).min(most).min(in_nodes(trim, len));
         let mut removal = Removal { front, below: below_rank(stream, added, front), others: Vec::new() };
         let last_read = groups.iter().map(|group| group.state().last_id).min().unwrap_or(StreamId::MAX);
         let mut budget = Budget::new(cx, b"", b"");
@@ -116,8 +116,8 @@ impl Removal {
         let ids = behind.into_iter().flatten().map(|entry| entry.id);
         for (rank, id) in (front..reach).zip(ids.chain(added.filter(|_| front < len))) {
             let removed = removal.count();
-            let node = NODE_ENTRIES.min(len - rank);
-            let is_over = rank.is_multiple_of(NODE_ENTRIES) && removed + node > trim.limit();
+            let node = trim.node_entries.min(len - rank);
+            let is_over = rank.is_multiple_of(trim.node_entries) && removed + node > trim.limit();
             // All that follow are unread by some group.
             if removed == most || is_over || last_read < id || looks < groups.len() {
                 break;
@@ -198,9 +198,10 @@ fn longest_name<'s>(groups: &[GroupRef<'s>]) -> &'s [u8] {
 }
 
 /// How many of the first of so many entries stand in whole nodes that have no more entries together than the
-/// limit says.
-fn in_nodes(len: usize, limit: usize) -> usize {
-    if len <= limit { len } else { limit - limit % NODE_ENTRIES }
+/// limit of a trim says.
+fn in_nodes(trim: &Trim, len: usize) -> usize {
+    let limit = trim.limit();
+    if len <= limit { len } else { limit - limit % trim.node_entries }
 }
 
 /// The ID below which the first so many entries are; none, if that of the greatest ID is among them.
@@ -398,20 +399,24 @@ fn xackdel<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::stream_trims::Bound;
     use tarn_resp::OwnedArgs;
 
     #[test]
     fn a_limit_takes_whole_nodes_or_all() {
-        for (len, limit, expected) in [
-            (0, 0, 0),
-            (99, 100, 99),
-            (100, 100, 100),
-            (250, usize::MAX, 250),
-            (250, 250, 250),
-            (250, 249, 200),
-            (250, 99, 0),
+        for (len, limit, node_entries, expected) in [
+            (0, 1, 100, 0),
+            (99, 100, 100, 99),
+            (100, 100, 100, 100),
+            (250, 0, 100, 250),
+            (250, 250, 100, 250),
+            (250, 249, 100, 200),
+            (250, 99, 100, 0),
+            (250, 99, 10, 90),
+            (250, 249, usize::MAX, 0),
         ] {
-            assert_eq!(in_nodes(len, limit), expected, "{limit} of {len}");
+            let trim = Trim { bound: Bound::Length(0), about: Some(limit), node_entries, refs: Refs::Remove };
+            assert_eq!(in_nodes(&trim, len), expected, "{limit} of {len}");
         }
     }
 

@@ -4,8 +4,13 @@
 use tarn_engine::value::StreamRef;
 use tarn_engine::value::stream::StreamId;
 
-/// Entries of a node in Redis, of which `~` removes whole ones.
-pub(super) const NODE_ENTRIES: usize = 100;
+/// Entries of a node in Redis, of which `~` removes whole ones, where `stream-node-max-entries` does not say.
+const NODE_ENTRIES: usize = 100;
+
+/// Entries of a node, if `stream-node-max-entries` is this.
+pub(super) fn node_entries(setting: usize) -> usize {
+    if setting == 0 { NODE_ENTRIES } else { setting }
+}
 
 /// The fate of what is pending of an entry that is to be removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +52,8 @@ pub(super) struct Trim {
     pub(super) bound: Bound,
     /// Whether it is enough to remove whole nodes, and how many entries at most; 0: no matter how many.
     pub(super) about: Option<u64>,
+    /// Entries of a node.
+    pub(super) node_entries: usize,
     pub(super) refs: Refs,
 }
 

@@ -66,7 +66,7 @@ fn next_id(wanted: NewId, last: StreamId, now: u64) -> Result<StreamId, CommandE
 }
 
 fn xadd<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let options = stream_args::options(args, true)?;
+    let options = stream_args::options(args, true, cx.server.live.stream_node_entries())?;
     let arity = || CommandError::Arity("xadd".into());
     let (fields_at, wanted) = options.entry.ok_or_else(arity)?;
     let fields = args.len().saturating_sub(fields_at);
@@ -244,7 +244,8 @@ fn xdel<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
 }
 
 fn xtrim<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let trim = stream_args::options(args, false)?.trim.ok_or(CommandError::Syntax)?;
+    let options = stream_args::options(args, false, cx.server.live.stream_node_entries())?;
+    let trim = options.trim.ok_or(CommandError::Syntax)?;
     let key = args.at(1);
     let Some(stream) = cx.stream(key)? else {
         cx.reply.integer(0);

@@ -119,7 +119,6 @@ pub(super) static FOREIGN: &[D] = &[
         .does("yes"),
     inert("jemalloc-bg-thread", BIT, "yes", PROCESS),
     inert("stream-node-max-bytes", BYTES, "4096", OWN_NODES),
-    inert("stream-node-max-entries", int(0, i64::MAX), "100", OWN_NODES),
 
     // Process.
     fixed("syslog-enabled", BIT, "no",

@@ -37,6 +37,7 @@ pub struct Live {
     latency_event_ms: AtomicU64,
     event_classes: AtomicU32,
     tracked_keys_max: AtomicUsize,
+    stream_node_entries: AtomicUsize,
     serve_while_loading: AtomicBool,
 }
 
@@ -61,6 +62,7 @@ impl Live {
             latency_event_ms: AtomicU64::new(0),
             event_classes: AtomicU32::new(0),
             tracked_keys_max: AtomicUsize::new(0),
+            stream_node_entries: AtomicUsize::new(0),
             serve_while_loading: AtomicBool::new(false),
         };
         live.update(config);
@@ -96,6 +98,7 @@ impl Live {
         let has_channels = classes.has(EventClasses::KEYSPACE) || classes.has(EventClasses::KEYEVENT);
         self.event_classes.store(if has_channels { classes.0 } else { 0 }, Ordering::Relaxed);
         self.tracked_keys_max.store(config.tracking_table_max_keys, Ordering::Relaxed);
+        self.stream_node_entries.store(config.stream_node_max_entries, Ordering::Relaxed);
         self.serve_while_loading.store(config.serve_while_loading, Ordering::Relaxed);
     }
 
@@ -152,6 +155,11 @@ impl Live {
     /// Keys that are tracked for clients at most; 0: as many as they read.
     pub fn tracked_keys_max(&self) -> usize {
         self.tracked_keys_max.load(Ordering::Relaxed)
+    }
+
+    /// Entries that a node of a stream has in Redis; 0: that depends on their bytes alone.
+    pub fn stream_node_entries(&self) -> usize {
+        self.stream_node_entries.load(Ordering::Relaxed)
     }
 
     /// Whether reads are answered while the data is being loaded.

@@ -200,6 +200,8 @@ pub struct Config {
     pub stream_idmp_duration_s: u64,
     /// Messages of one producer that it remembers at most.
     pub stream_idmp_messages_max: u64,
+    /// Entries of a stream that are removed together where that is enough; 0: 100.
+    pub stream_node_max_entries: usize,
     /// Who may use `DEBUG`.
     pub enable_debug_command: DebugAccess,
     /// Values of the Redis directives that Tarn takes without acting on them, by name.
@@ -411,6 +413,7 @@ impl Config {
             hll_sparse_max_bytes: 0,
             stream_idmp_duration_s: 0,
             stream_idmp_messages_max: 0,
+            stream_node_max_entries: 0,
             enable_debug_command: DebugAccess::default(),
             inert: BTreeMap::new(),
         }

@@ -302,4 +302,6 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
          says otherwise"),
     Directive::run_time("stream-idmp-maxsize", int(1, 10_000), "100", field!(stream_idmp_messages_max),
         "such messages of one producer that a stream remembers at most, until XCFGSET says otherwise"),
+    Directive::run_time("stream-node-max-entries", int(0, i64::MAX), "100", field!(stream_node_max_entries),
+        "entries of a stream that '~' removes together, as Redis has so many in a node; 0: 100"),
 ];
