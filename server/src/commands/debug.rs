@@ -93,6 +93,7 @@ pub(super) const COMMANDS: &[Command] = &[row(
     ignored("jmap", -2),
     ignored("leak", 3),
     of_key("listpack", 3, "Logs what the value of a key is, if Redis kept it as a listpack.", listpack),
+    making("loadaof", 2, "As RELOAD: the log has what is in memory already.", reload),
     of_key("object", -3, "Describes the value of a key.", object),
     sub("log", 3, "Writes a line to the log of messages.", log),
     sub("panic", 2, "Ends the server as a fault in it would.", panic),

@@ -378,6 +378,7 @@ mod tests {
         ("xcfgset", "Redis has no event for it"),
         ("pfcount", "what it keeps is no change"),
         ("pfdebug", "Redis has no event for it"),
+        ("loadaof", "brings back what was there"),
         ("populate", "keys for tests"),
         ("reload", "brings back what was there"),
         ("delete", "a library of functions is no key"),

@@ -14,7 +14,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -27,10 +27,9 @@ use tarn_resp::Args;
 
 use crate::error::{CommandError, printable};
 use crate::net::handle::ClientHandle;
+use crate::observe::process::MIGRATIONS_MAX;
 use crate::persist::rdb::{rdb_kind, value_len, write_value};
 
-/// Requests that may send keys at a time; each has a thread.
-const RUNNING_MAX: usize = 64;
 /// Keys, and about how many bytes, that are sent before their answers are read.
 const KEYS_AT_ONCE: usize = 64;
 const BYTES_AT_ONCE: usize = 1 << 20;
@@ -94,7 +93,7 @@ pub(crate) struct Outcome {
 struct Job {
     outcome: OnceLock<Outcome>,
     is_given_up: AtomicBool,
-    /// A handle of the connection, to end it.
+    /// The connection, which either may end.
     connection: OnceLock<TcpStream>,
 }
 
@@ -106,9 +105,13 @@ impl Job {
     }
 
     fn close_if_given_up(&self) {
-        if self.is_given_up.load(Ordering::SeqCst)
-            && let Some(connection) = self.connection.get()
-        {
+        if self.is_given_up.load(Ordering::SeqCst) {
+            self.close();
+        }
+    }
+
+    fn close(&self) {
+        if let Some(connection) = self.connection.get() {
             // It may be closed already.
             let _ = connection.shutdown(Shutdown::Both);
         }
@@ -186,7 +189,7 @@ pub(crate) struct Load {
 /// Sends keys to other servers.
 #[derive(Debug, Default)]
 pub(crate) struct Migrator {
-    running: AtomicUsize,
+    running: AtomicU64,
 }
 
 /// The place of a thread among those that may run.
@@ -210,7 +213,7 @@ impl Migrator {
         let Load { target, keys, kept, rounds } = load;
         let before = self.running.fetch_add(1, Ordering::Relaxed);
         let place = Running(self.clone());
-        if before >= RUNNING_MAX {
+        if before >= MIGRATIONS_MAX {
             return Err(CommandError::text("ERR too many MIGRATE run at a time; try again"));
         }
         let (keys, copies): (Vec<Sent>, Vec<Copied>) = keys.into_iter().unzip();
@@ -221,6 +224,7 @@ impl Migrator {
             let mut taken = vec![false; copies.len()];
             let failure = send_all(&target, &copies, &*clock, &shared, &mut taken).err();
             drop(copies);
+            shared.close();
             let is_first = shared.outcome.set(Outcome { taken, failure }).is_ok();
             debug_assert!(is_first, "keys are sent once");
             client.wake();
@@ -231,30 +235,30 @@ impl Migrator {
     }
 }
 
-/// A connection to the other server.
-struct Link {
-    stream: TcpStream,
-    answers: BufReader<TcpStream>,
+/// Connects to the other server.
+fn connect(target: &Target) -> io::Result<TcpStream> {
+    let mut failed = io::Error::from(io::ErrorKind::NotFound);
+    for address in (target.host.as_str(), target.port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, target.timeout) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(target.timeout))?;
+                stream.set_write_timeout(Some(target.timeout))?;
+                return Ok(stream);
+            }
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
 }
 
-impl Link {
-    fn open(target: &Target) -> io::Result<Link> {
-        let mut failed = io::Error::from(io::ErrorKind::NotFound);
-        for address in (target.host.as_str(), target.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, target.timeout) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    stream.set_read_timeout(Some(target.timeout))?;
-                    stream.set_write_timeout(Some(target.timeout))?;
-                    let answers = BufReader::new(stream.try_clone()?);
-                    return Ok(Link { stream, answers });
-                }
-                Err(error) => failed = error,
-            }
-        }
-        Err(failed)
-    }
+/// A connection to the other server.
+struct Link<'s> {
+    stream: &'s TcpStream,
+    answers: BufReader<&'s TcpStream>,
+}
 
+impl Link<'_> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.stream.write_all(bytes).map_err(|_| Failure::Writing)
     }
@@ -291,11 +295,9 @@ fn send_all<K: Deref<Target = Entry>>(
     job: &Job,
     taken: &mut [bool],
 ) -> Result<(), Failure> {
-    let mut link = Link::open(target).map_err(|_| Failure::Connecting)?;
-    if let Ok(handle) = link.stream.try_clone() {
-        let is_first = job.connection.set(handle).is_ok();
-        debug_assert!(is_first, "keys are sent over one connection");
-    }
+    let connection = connect(target).map_err(|_| Failure::Connecting)?;
+    let stream = job.connection.get_or_init(|| connection);
+    let mut link = Link { stream, answers: BufReader::new(stream) };
     // If it was given up before the connection was known, nobody has ended that.
     job.close_if_given_up();
     if !target.auth.is_empty() {
@@ -322,7 +324,7 @@ fn send_all<K: Deref<Target = Entry>>(
 
 /// Sends requests, and reads the answers; `sent` has the number of the key of each.
 fn flush(
-    link: &mut Link,
+    link: &mut Link<'_>,
     requests: &mut Vec<u8>,
     sent: &mut Vec<usize>,
     taken: &mut [bool],

@@ -640,8 +640,9 @@ pub(crate) const OF_THE_PROCESS: &[&str] = &[
     "debug|replybuffer",
     "debug|set-disable-deny-scripts",
     "debug|set-skip-checksum-validation",
-    // It puts back what is there.
+    // They put back what is there.
     "debug|reload",
+    "debug|loadaof",
     "latency",
     "module",
     "monitor",

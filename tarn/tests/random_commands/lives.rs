@@ -30,6 +30,7 @@ const LEFT_OUT: &[&str] = &[
     "debug|set-skip-checksum-validation",
     // They keep the store for themselves for long.
     "debug|reload",
+    "debug|loadaof",
     "debug|populate",
     "config|set",
     "backup",
