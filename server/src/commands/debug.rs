@@ -7,7 +7,7 @@ use tarn_engine::ScanBudget;
 use tarn_resp::Args;
 
 use super::debug_data::{populate, reload};
-use super::debug_shows::{htstats, htstats_key, listpack, quicklist, sdslen};
+use super::debug_shows::{htstats, htstats_key, listpack, nodes, quicklist, sdslen};
 use crate::commands::digest::{Digest, of_entry};
 use crate::commands::help::unknown_container;
 use crate::config::parse_memory;
@@ -241,10 +241,11 @@ fn steps_from<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
 fn object<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let entry = cx.entry(args.at(2)).ok_or(CommandError::NoSuchKey)?;
     let text = format!(
-        "Value at:0x{:x} refcount:1 encoding:{} serializedlength:{} lru:0 lru_seconds_idle:0",
+        "Value at:0x{:x} refcount:1 encoding:{} serializedlength:{} lru:0 lru_seconds_idle:0{}",
         std::ptr::from_ref(entry) as usize,
         entry.encoding(),
         entry.bytes(),
+        nodes(cx, entry),
     );
     cx.reply.simple(text);
     Ok(())

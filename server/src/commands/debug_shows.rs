@@ -79,6 +79,28 @@ pub(super) fn htstats_key<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Resul
     Ok(())
 }
 
+/// The words behind those that `DEBUG OBJECT` has for any value: for a list the nodes that Redis would have,
+/// about.
+pub(super) fn nodes(cx: &Context<'_, '_>, entry: &Entry) -> String {
+    if entry.encoding() != "quicklist" {
+        return String::new();
+    }
+    let config = cx.server.config.snapshot();
+    let (fill, count, bytes) = (config.list_max_listpack_size, entry.count(), entry.bytes_about());
+    let nodes = match fill {
+        // Kilobytes of a node: 4, 8, 16, 32, 64.
+        ..0 => bytes.div_ceil(2048 << fill.unsigned_abs().min(5)),
+        _ => count.div_ceil(fill.unsigned_abs().max(1) as usize),
+    };
+    let nodes = nodes.clamp(1, count.max(1));
+    format!(
+        " ql_nodes:{nodes} ql_avg_node:{:.2} ql_listpack_max:{fill} ql_compressed:{} \
+         ql_uncompressed_size:{bytes}",
+        count as f64 / nodes as f64,
+        u8::from(config.list_compress_depth > 0)
+    )
+}
+
 /// The hash table that Redis would have for so many elements.
 fn table(elements: usize) -> String {
     if elements == 0 {
