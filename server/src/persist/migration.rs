@@ -309,8 +309,14 @@ fn send_all<K: Deref<Target = Entry>>(
     link.ask(&[b"SELECT", target.database.to_string().as_bytes()])?;
     let (mut requests, mut sent, mut refusal) = (Vec::new(), Vec::new(), None);
     for (index, key) in keys.iter().enumerate() {
-        if push_restore(&mut requests, key, target.replaces, clock.unix_ms()) {
-            sent.push(index);
+        let restored = match ttl_ms(key, clock.unix_ms()) {
+            Some(ttl_ms) => restore(&mut link, &mut requests, key, ttl_ms, target.replaces).map(|()| true),
+            None => Ok(false),
+        };
+        match restored {
+            Ok(true) => sent.push(index),
+            Ok(false) => {}
+            Err(failure) => return Err(refusal.unwrap_or(failure)),
         }
         if sent.len() < KEYS_AT_ONCE && requests.len() < BYTES_AT_ONCE && index + 1 < keys.len() {
             continue;
@@ -345,28 +351,58 @@ fn flush(
     Ok(())
 }
 
-/// Adds the request that makes a key; `false` if the key has expired.
-fn push_restore(requests: &mut Vec<u8>, entry: &Entry, replaces: bool, now: UnixMs) -> bool {
-    let ttl_ms = match entry.expiry() {
-        None => 0,
-        Some(_) if entry.is_expired(now) => return false,
-        Some(expiry) => (expiry - now).max(1),
-    };
+/// The time that a key has left, 0 if it never expires; `None` if it has expired.
+fn ttl_ms(entry: &Entry, now: UnixMs) -> Option<u64> {
+    match entry.expiry() {
+        None => Some(0),
+        Some(_) if entry.is_expired(now) => None,
+        Some(expiry) => Some((expiry - now).max(1)),
+    }
+}
+
+/// Adds the request that makes a key. A large payload is sent at once, behind the requests so far, so that it
+/// is not copied.
+fn restore(
+    link: &mut Link<'_>,
+    requests: &mut Vec<u8>,
+    entry: &Entry,
+    ttl_ms: u64,
+    replaces: bool,
+) -> Result<(), Failure> {
     let value = entry.value();
     let payload = payload::write(rdb_kind(entry.kind()), value_len(value), |out| write_value(value, out));
-    let ttl_ms = ttl_ms.to_string();
-    let words: [&[u8]; 5] = [b"RESTORE", entry.key(), ttl_ms.as_bytes(), &payload, b"REPLACE"];
-    push_request(requests, &words[..if replaces { 5 } else { 4 }]);
-    true
+    push_len(requests, '*', if replaces { 5 } else { 4 });
+    push_word(requests, b"RESTORE");
+    push_word(requests, entry.key());
+    push_word(requests, ttl_ms.to_string().as_bytes());
+    push_len(requests, '$', payload.len());
+    if payload.len() > BYTES_AT_ONCE {
+        link.write(requests)?;
+        link.write(&payload)?;
+        requests.clear();
+    } else {
+        requests.extend_from_slice(&payload);
+    }
+    requests.extend_from_slice(b"\r\n");
+    if replaces {
+        push_word(requests, b"REPLACE");
+    }
+    Ok(())
 }
 
 fn push_request(requests: &mut Vec<u8>, words: &[&[u8]]) {
-    requests.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-    for word in words {
-        requests.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        requests.extend_from_slice(word);
-        requests.extend_from_slice(b"\r\n");
-    }
+    push_len(requests, '*', words.len());
+    words.iter().for_each(|word| push_word(requests, word));
+}
+
+fn push_len(requests: &mut Vec<u8>, kind: char, len: usize) {
+    requests.extend_from_slice(format!("{kind}{len}\r\n").as_bytes());
+}
+
+fn push_word(requests: &mut Vec<u8>, word: &[u8]) {
+    push_len(requests, '$', word.len());
+    requests.extend_from_slice(word);
+    requests.extend_from_slice(b"\r\n");
 }
 
 #[cfg(test)]
@@ -493,6 +529,18 @@ mod tests {
         let requests = thread.join().unwrap();
         assert_eq!(requests.len(), number + 1);
         assert_eq!(requests[number], format!("RESTORE key {} 0 REPLACE", number - 1));
+    }
+
+    #[test]
+    fn a_large_value_is_sent_between_others() {
+        let change = Change::Put { value: vec![b'x'; 2 * BYTES_AT_ONCE].into(), expiry: None };
+        let large = Arc::new(Entry::create(b"large", &change, Lsn(1)).unwrap());
+        let small = keys(2, None);
+        let (target, thread) = server(vec!["+OK\r\n".to_owned(); 4]);
+        let all = [small[0].clone(), large, small[1].clone()];
+        assert_eq!(send(&target, &all), (vec![true; 3], Ok(())));
+        let expected = ["SELECT 3", "RESTORE key 0 0", "RESTORE large 0", "RESTORE key 1 0"];
+        assert_eq!(thread.join().unwrap(), expected);
     }
 
     #[test]
