@@ -1,5 +1,5 @@
-//! `DEBUG RELOAD` with the real program: the data is as it was, also after a start, and no change is lost that
-//! somebody makes meanwhile.
+//! `DEBUG RELOAD` with the real program: the data is as it was, also after a start, and no change is lost
+//! that somebody makes meanwhile.
 
 #![allow(clippy::unwrap_used)]
 

@@ -220,8 +220,8 @@ fn settle<'a>(
             return send(cx, args, request, &changed, &unchanged, migration.rounds + 1).map(Some);
         }
         None => Some(CommandError::owned(format!(
-            "ERR {} of the keys changed whenever they were sent: they are still here, and the target instance \
-             has older values",
+            "ERR {} of the keys changed whenever they were sent: they are still here, and the target \
+             instance has older values",
             changed.len()
         ))),
         failure => failure,

@@ -1,5 +1,5 @@
-//! `DEBUG RELOAD`: a thread writes all keys to an RDB file and reads them again, as a worker does not wait for
-//! the disk.
+//! `DEBUG RELOAD`: a thread writes all keys to an RDB file and reads them again, as a worker does not wait
+//! for the disk.
 //!
 //! ```text
 //!   DEBUG RELOAD ──> tarn-reload: write debug-reload.rdb, read it to its checksum
@@ -66,8 +66,8 @@ struct Task {
 }
 
 impl Reload {
-    /// Begins a reload: writes the keys to a file, if `saves`, and reads that or the file of the server. Waits
-    /// for nothing; the client is woken when it is done.
+    /// Begins a reload: writes the keys to a file, if `saves`, and reads that or the file of the server.
+    /// Waits for nothing; the client is woken when it is done.
     pub(crate) fn begin(
         server: &Shared,
         client: Arc<ClientHandle>,
