@@ -627,3 +627,20 @@ fn a_start_loads_an_rdb_file_only_where_nothing_else_is_and_says_so_if_not() {
     let refusal = folder.refusal(&["--port", &port, "--appendonly", "no", "--checkpoint-format", "rdb"]);
     assert!(refusal.contains("dump.rdb: ") && refusal.contains("move the file away"), "{refusal}");
 }
+
+#[test]
+fn save_writes_the_version_that_is_asked_for() {
+    let folder = Folder::new();
+    let port = free_port().to_string();
+    let args = ["--port", &port, "--checkpoint-format", "rdb", "--save", ""];
+    let _server = folder.serve(&[&args[..], &NO_LOG].concat());
+    let mut client = connected(&port);
+    for change in ["XADD x 1-1 f v", "XADD x 2-1 f v", "XDEL x 2-1", "SET s value"] {
+        ask(&mut client, change);
+    }
+    for (version, magic) in [("9", b"REDIS0009"), ("11", b"REDIS0011"), ("10", b"REDIS0010")] {
+        assert_eq!(ask(&mut client, &format!("CONFIG SET rdb-version {version}")), "OK");
+        assert_eq!(ask(&mut client, "SAVE"), "OK");
+        assert!(std::fs::read(folder.path("dump.rdb")).unwrap().starts_with(magic), "version {version}");
+    }
+}
