@@ -35,6 +35,9 @@ const TWO_FORMS: CommandError = CommandError::text(
 const IN_TRANSACTION: CommandError =
     CommandError::text("ERR MIGRATE waits for another server, which a transaction does not do");
 
+const TOO_MUCH: CommandError =
+    CommandError::text("ERR the keys have more than client-query-buffer-limit says; name fewer of them");
+
 /// The rows of this family.
 pub(super) const COMMANDS: &[Command] = &[row(
     "migrate",
@@ -178,17 +181,21 @@ fn send(
     rounds: u32,
 ) -> Result<Box<Migration>, CommandError> {
     let watched = |place: usize| Sent { place, watch: cx.keys.watch(cx.db, args.at(place)) };
-    let copied =
-        |place: &usize| cx.entry(args.at(*place)).map(|entry| (watched(*place), cx.keys.copy(entry)));
+    let (mut keys, mut bytes) = (Vec::with_capacity(places.len()), 0);
+    for place in places {
+        let Some(entry) = cx.entry(args.at(*place)) else { continue };
+        // The copy of a large value shares its nodes.
+        bytes += if entry.is_large() { 0 } else { entry.bytes_about() as u64 };
+        if bytes > cx.server.live.query_buffer_limit_bytes() {
+            return Err(TOO_MUCH);
+        }
+        keys.push((watched(*place), cx.keys.copy(entry)));
+    }
     let mut target = request.target.clone();
     // What is there was sent before.
     target.replaces |= rounds > 1;
-    let load = Load {
-        target,
-        keys: places.iter().filter_map(copied).collect(),
-        kept: kept.iter().map(|place| watched(*place)).collect(),
-        rounds,
-    };
+    let kept = kept.iter().map(|place| watched(*place)).collect();
+    let load = Load { target, keys, kept, rounds };
     let (clock, client) = (cx.server.clock.clone(), cx.client.handle.clone());
     cx.server.migrations.send(load, args, clock, client).map(Box::new)
 }
