@@ -236,3 +236,30 @@ fn a_large_value_moves_while_others_use_the_server() {
     assert_eq!(here.ask(&format!("MIGRATE 127.0.0.1 {} large 0 60000", target.port)), "+OK");
     assert_eq!((here.ask("DBSIZE"), digest(&mut there)), (":0".to_owned(), all));
 }
+
+#[test]
+fn more_than_may_send_at_a_time_wait_for_a_place() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let (source, target) = (Running::start(&["--threads", "1"]), Running::start(&[]));
+    let mut client = source.connect();
+    let mut waiting: Vec<Connection> = (0..17).map(|_| source.connect()).collect();
+    for (number, connection) in waiting.iter_mut().enumerate() {
+        assert_eq!(client.ask(&format!("SET k{number} v")), "+OK");
+        connection.send(&format!("MIGRATE 127.0.0.1 {port} k{number} 0 3600000"));
+    }
+    let mut accepted: Vec<_> = (0..16).map(|_| silent.accept().unwrap().0).collect();
+    let mut one_more = source.connect();
+    assert_eq!(client.ask("SET other v"), "+OK");
+    one_more.send(&format!("MIGRATE 127.0.0.1 {} other 0 5000", target.port));
+    assert_eq!(client.ask("PING"), "+PONG");
+    // Two of them lose their connections, so that the other two get on.
+    accepted.truncate(14);
+    assert_eq!(one_more.reply(), "+OK");
+    drop(silent.accept().unwrap());
+    accepted.clear();
+    for connection in &mut waiting {
+        assert_eq!(connection.reply(), "-IOERR error or timeout reading to target instance");
+    }
+    assert_eq!(client.ask("DBSIZE"), ":17");
+}

@@ -155,23 +155,37 @@ fn migrate<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
             if cx.client.denies_waiting {
                 return Err(IN_TRANSACTION);
             }
-            send(cx, args, &request, &places, &[], 1)?
+            // Without a place it is run again a moment later, as one that finds the gate closed.
+            send(cx, args, &request, &places, &[], 1)?.ok_or(CommandError::GateBusy)?
         }
     };
     let next = match migration.outcome() {
         Some(outcome) => settle(cx, args, &request, &migration, outcome)?,
-        None => None,
+        None => Next::Wait,
     };
-    let is_done = migration.outcome().is_some() && next.is_none();
-    // Also when it is done: if the log has no room for the deletions, this runs again.
-    cx.client.migration = Some(next.unwrap_or(migration));
-    if !is_done {
+    if !matches!(next, Next::Reply) {
         cx.client.after = After::Postpone;
     }
+    // Also when it is done: if the log has no room for the deletions, this runs again.
+    cx.client.migration = Some(match next {
+        Next::Again(migration) => migration,
+        Next::Wait | Next::Reply => migration,
+    });
     Ok(())
 }
 
-/// Sends copies of the keys at these places. Those at the places `kept` were taken before.
+/// The next step of a request.
+enum Next {
+    /// It looks again later.
+    Wait,
+    /// It has sent keys again.
+    Again(Box<Migration>),
+    /// It has replied.
+    Reply,
+}
+
+/// Sends copies of the keys at these places. Those at the places `kept` were taken before. `None`: so many
+/// are being sent that this is to be tried later.
 fn send(
     cx: &Context<'_, '_>,
     args: Args<'_>,
@@ -179,7 +193,10 @@ fn send(
     places: &[usize],
     kept: &[usize],
     rounds: u32,
-) -> Result<Box<Migration>, CommandError> {
+) -> Result<Option<Box<Migration>>, CommandError> {
+    if cx.server.migrations.is_full() {
+        return Ok(None);
+    }
     let watched = |place: usize| Sent { place, watch: cx.keys.watch(cx.db, args.at(place)) };
     let (mut keys, mut bytes) = (Vec::with_capacity(places.len()), 0);
     for place in places {
@@ -197,7 +214,7 @@ fn send(
     let kept = kept.iter().map(|place| watched(*place)).collect();
     let load = Load { target, keys, kept, rounds };
     let (clock, client) = (cx.server.clock.clone(), cx.client.handle.clone());
-    cx.server.migrations.send(load, args, clock, client).map(Box::new)
+    Ok(cx.server.migrations.send(load, args, clock, client)?.map(Box::new))
 }
 
 /// Deletes the keys that the other server has taken, and replies. If some have changed meanwhile, they are
@@ -208,7 +225,7 @@ fn settle<'a>(
     request: &Request,
     migration: &Migration,
     outcome: &Outcome,
-) -> Result<Option<Box<Migration>>, CommandError> {
+) -> Result<Next, CommandError> {
     let (mut unchanged, mut changed) = (Vec::new(), Vec::new());
     // Copies are as of the instant when they were made.
     let is_moved = |taken: &bool| *taken && !request.copies;
@@ -224,7 +241,8 @@ fn settle<'a>(
     let failure = match failure {
         None if changed.is_empty() => None,
         None if migration.rounds < ROUNDS_MAX => {
-            return send(cx, args, request, &changed, &unchanged, migration.rounds + 1).map(Some);
+            let sent = send(cx, args, request, &changed, &unchanged, migration.rounds + 1)?;
+            return Ok(sent.map_or(Next::Wait, Next::Again));
         }
         None => Some(CommandError::owned(format!(
             "ERR {} of the keys changed whenever they were sent: they are still here, and the target \
@@ -249,7 +267,7 @@ fn settle<'a>(
         }
         Some(failure) => return Err(failure),
     }
-    Ok(None)
+    Ok(Next::Reply)
 }
 
 #[cfg(test)]

@@ -202,28 +202,34 @@ impl Drop for Running {
 }
 
 impl Migrator {
-    /// Has keys of the request `args` sent. Waits for nothing; the client is woken when that is done.
+    /// Whether so many are being sent that others have to wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.running.load(Ordering::Relaxed) >= MIGRATIONS_MAX
+    }
+
+    /// Has keys of the request `args` sent. Waits for nothing; the client is woken when that is done. `None`:
+    /// so many are being sent that this is to be asked again later.
     pub(crate) fn send(
         self: &Arc<Self>,
         load: Load,
         args: Args<'_>,
         clock: Arc<dyn Clock>,
         client: Arc<ClientHandle>,
-    ) -> Result<Migration, CommandError> {
+    ) -> Result<Option<Migration>, CommandError> {
         let Load { target, keys, kept, rounds } = load;
         let before = self.running.fetch_add(1, Ordering::Relaxed);
         let place = Running(self.clone());
         if before >= MIGRATIONS_MAX {
-            return Err(CommandError::text("ERR too many MIGRATE run at a time; try again"));
+            return Ok(None);
         }
         let (keys, copies): (Vec<Sent>, Vec<Copied>) = keys.into_iter().unzip();
         let job = Arc::new(Job::default());
         let shared = job.clone();
         let work = move || {
-            let _place = place;
             let mut taken = vec![false; copies.len()];
             let failure = send_all(&target, &copies, &*clock, &shared, &mut taken).err();
-            drop(copies);
+            // Before the client is told, which may send more.
+            drop((copies, place));
             shared.close();
             let is_first = shared.outcome.set(Outcome { taken, failure }).is_ok();
             debug_assert!(is_first, "keys are sent once");
@@ -231,7 +237,7 @@ impl Migrator {
         };
         let started = std::thread::Builder::new().name("tarn-migrate".to_owned()).spawn(work);
         started.map_err(|error| CommandError::owned(format!("ERR cannot start a thread: {error}")))?;
-        Ok(Migration { request: hash_of(args), keys, kept, rounds, job, is_told: false })
+        Ok(Some(Migration { request: hash_of(args), keys, kept, rounds, job, is_told: false }))
     }
 }
 
