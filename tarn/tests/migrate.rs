@@ -259,7 +259,8 @@ fn more_than_may_send_at_a_time_wait_for_a_place() {
     drop(silent.accept().unwrap());
     accepted.clear();
     for connection in &mut waiting {
-        assert_eq!(connection.reply(), "-IOERR error or timeout reading to target instance");
+        let reply = connection.reply();
+        assert!(reply.starts_with("-IOERR error or timeout "), "{reply}");
     }
     assert_eq!(client.ask("DBSIZE"), ":17");
 }
