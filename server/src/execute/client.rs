@@ -243,6 +243,12 @@ impl Client {
             || self.reload.is_some()
     }
 
+    /// Whether another thread is at what its request waits for still. It wakes the connection at its end.
+    pub(crate) fn awaits_thread(&self) -> bool {
+        self.migration.as_ref().is_some_and(|migration| migration.outcome().is_none())
+            || self.reload.as_ref().is_some_and(|reload| reload.outcome().is_none())
+    }
+
     /// Whether it may do nothing but read its channels: it could not tell messages from replies.
     #[inline]
     pub fn only_reads_channels(&self) -> bool {

@@ -139,7 +139,6 @@ pub(crate) struct Migration {
     /// The times that keys were sent, this one among them.
     pub rounds: u32,
     job: Arc<Job>,
-    is_told: bool,
 }
 
 impl Migration {
@@ -151,13 +150,6 @@ impl Migration {
     /// The outcome, once there is one.
     pub(crate) fn outcome(&self) -> Option<&Outcome> {
         self.job.outcome.get()
-    }
-
-    /// Whether there is an outcome that was not told of before.
-    pub(crate) fn has_news(&mut self) -> bool {
-        let has_news = !self.is_told && self.job.outcome.get().is_some();
-        self.is_told |= has_news;
-        has_news
     }
 }
 
@@ -237,7 +229,7 @@ impl Migrator {
         };
         let started = std::thread::Builder::new().name("tarn-migrate".to_owned()).spawn(work);
         started.map_err(|error| CommandError::owned(format!("ERR cannot start a thread: {error}")))?;
-        Ok(Some(Migration { request: hash_of(args), keys, kept, rounds, job, is_told: false }))
+        Ok(Some(Migration { request: hash_of(args), keys, kept, rounds, job }))
     }
 }
 

@@ -394,6 +394,7 @@ impl Connection {
         if self.client.turn.is_none() && !self.worker.server.has_room() {
             return Ok(self.wait_for_room().await);
         }
+        let awaits_thread = self.client.awaits_thread();
         let mut over = pin!(tokio::time::sleep(PAUSE_STEP));
         poll_fn(|cx| {
             if let Some(since) = self.closed_since {
@@ -406,13 +407,20 @@ impl Connection {
                 // As in Redis: nobody would read the reply, and what the request takes would be lost.
                 return Poll::Ready(Ok(self.client.turn.is_none()));
             }
-            // Once: what it looks for then may have to wait for something else.
-            if self.client.migration.as_mut().is_some_and(|migration| migration.has_news()) {
+            if awaits_thread && !self.client.awaits_thread() {
                 return Poll::Ready(Ok(true));
             }
             let is_next = || self.client.turn.is_some() && !self.is_paused() && self.is_its_turn();
-            if is_next() || self.client.handle.is_killed() || over.as_mut().poll(cx).is_ready() {
+            if is_next() || self.client.handle.is_killed() {
                 return Poll::Ready(Ok(true));
+            }
+            while over.as_mut().poll(cx).is_ready() {
+                if !awaits_thread {
+                    return Poll::Ready(Ok(true));
+                }
+                // The request would find nothing new, and latch its keys for that. Until the thread is done,
+                // only the client is looked after.
+                over.as_mut().reset(tokio::time::Instant::now() + PAUSE_STEP);
             }
             Poll::Pending
         })
