@@ -58,7 +58,7 @@ pub(crate) struct Target {
 pub(crate) enum Failure {
     /// There is no connection.
     Connecting,
-    /// What was to be sent was not.
+    /// The bytes of a request did not go out.
     Writing,
     /// There was no answer, or one that makes no sense.
     Reading,
@@ -88,7 +88,7 @@ pub(crate) struct Outcome {
     pub failure: Option<Failure>,
 }
 
-/// What the request and the thread share.
+/// The state that the request and the thread share.
 #[derive(Debug, Default)]
 struct Job {
     outcome: OnceLock<Outcome>,

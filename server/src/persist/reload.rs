@@ -51,7 +51,7 @@ impl Drop for Turn {
     }
 }
 
-/// What the thread works with.
+/// The work of the thread, and all that it needs.
 struct Task {
     /// Whose keys are written first; `None`: none are.
     engine: Option<Arc<Engine>>,
