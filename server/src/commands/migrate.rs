@@ -226,6 +226,8 @@ fn settle<'a>(
     migration: &Migration,
     outcome: &Outcome,
 ) -> Result<Next, CommandError> {
+    // Any reply tells that keys were there, and with COPY no change of its own has to last before that.
+    cx.keys.see_all();
     let (mut unchanged, mut changed) = (Vec::new(), Vec::new());
     // Copies are as of the instant when they were made.
     let is_moved = |taken: &bool| *taken && !request.copies;
