@@ -397,6 +397,10 @@ impl Connection {
         let awaits_thread = self.client.awaits_thread();
         let mut over = pin!(tokio::time::sleep(PAUSE_STEP));
         poll_fn(|cx| {
+            if awaits_thread {
+                // It may be long: replies to earlier requests of the pipeline leave meanwhile.
+                self.poll_outbox(cx)?;
+            }
             if let Some(since) = self.closed_since {
                 if since.elapsed() >= CLOSED_PATIENCE {
                     return Poll::Ready(Ok(false));
