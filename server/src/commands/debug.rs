@@ -19,8 +19,8 @@ use crate::execute::spec::{Flags, KeySpec};
 use crate::glob;
 use crate::shared::random_id;
 
-const FLAGS: Flags =
-    Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::ALONE_IN_EXEC);
+const LOADED: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::ALONE_IN_EXEC);
+const FLAGS: Flags = LOADED.with(Flags::LOADING);
 
 const fn sub(
     name: &'static str,
@@ -43,14 +43,15 @@ const fn of_key(
     sub(name, arity, summary, run).keys(KEY)
 }
 
-/// A command that makes keys, whatever their names are.
+/// A command that makes keys, whatever their names are. Not while the data is being loaded: a transaction
+/// that was queued then would run it without a store.
 const fn making(
     name: &'static str,
     arity: i32,
     summary: &'static str,
     run: crate::execute::command::Run,
 ) -> Command {
-    const ALONE: Flags = FLAGS.with(Flags::WRITE).with(Flags::EXCLUSIVE).with(Flags::UNTOLD);
+    const ALONE: Flags = LOADED.with(Flags::WRITE).with(Flags::EXCLUSIVE).with(Flags::UNTOLD);
     row(name, arity, ALONE, "1.0.0", summary, run)
 }
 
