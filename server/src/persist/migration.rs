@@ -233,10 +233,14 @@ impl Migrator {
     }
 }
 
-/// Connects to the other server.
-fn connect(target: &Target) -> io::Result<TcpStream> {
+/// Connects to the other server, unless it is given up.
+fn connect(target: &Target, job: &Job) -> io::Result<TcpStream> {
     let mut failed = io::Error::from(io::ErrorKind::NotFound);
     for address in (target.host.as_str(), target.port).to_socket_addrs()? {
+        // A name may have many addresses, and each may take the whole time.
+        if job.is_given_up.load(Ordering::SeqCst) {
+            break;
+        }
         match TcpStream::connect_timeout(&address, target.timeout) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
@@ -293,7 +297,7 @@ fn send_all<K: Deref<Target = Entry>>(
     job: &Job,
     taken: &mut [bool],
 ) -> Result<(), Failure> {
-    let connection = connect(target).map_err(|_| Failure::Connecting)?;
+    let connection = connect(target, job).map_err(|_| Failure::Connecting)?;
     let stream = job.connection.get_or_init(|| connection);
     let mut link = Link { stream, answers: BufReader::new(stream) };
     // If it was given up before the connection was known, nobody has ended that.
