@@ -88,6 +88,11 @@ impl Reload {
             bytes_max: server.live.query_buffer_limit_bytes(),
             clock: server.clock.clone(),
         };
+        if saves && task.own == task.dump {
+            return Err(CommandError::text(
+                "ERR DEBUG RELOAD would overwrite the file that dbfilename names",
+            ));
+        }
         let outcome = Arc::new(OnceLock::new());
         let shared = outcome.clone();
         let work = move || {
