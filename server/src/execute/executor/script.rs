@@ -559,13 +559,15 @@ impl Host for Caller<'_, '_, '_, '_> {
 }
 
 /// Whether tests let scripts run a command that is not for them. It is one that a transaction may queue, so
-/// that it waits for nobody, and it brings no messages.
+/// that it waits for nobody, it brings no messages, and it does not change how the client speaks, which is
+/// the protocol of the script meanwhile.
 fn is_allowed_for_tests(server: &Services, command: &Command) -> bool {
     const BARRED: Flags = Flags::NO_MULTI
         .with(Flags::AT_ONCE)
         .with(Flags::EXEC)
         .with(Flags::SCRIPT)
         .with(Flags::OUTSIDE)
+        .with(Flags::NO_AUTH)
         .with(Flags::AMONG_MESSAGES);
     server.scripts.allows_all.load(Ordering::Relaxed) && !command.flags.has_any(BARRED)
 }
