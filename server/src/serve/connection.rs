@@ -422,8 +422,11 @@ impl Connection {
                 if !awaits_thread {
                     return Poll::Ready(Ok(true));
                 }
-                // The request would find nothing new, and latch its keys for that. Until the thread is done,
-                // only the client is looked after.
+                // So much input is no longer read, up to where it says that the client has gone.
+                if self.input.len() >= INPUT_BYTES_MAX && self.output.peer_sends_no_more() {
+                    self.closed_since.get_or_insert_with(Instant::now);
+                }
+                // The request would find nothing new, and latch its keys for that.
                 over.as_mut().reset(tokio::time::Instant::now() + PAUSE_STEP);
             }
             Poll::Pending
