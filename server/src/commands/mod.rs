@@ -176,6 +176,7 @@ pub fn table() -> &'static Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::execute::spec::Flags;
     use crate::execute::table::Found;
     use proptest::collection::vec;
     use proptest::prelude::*;
@@ -229,6 +230,15 @@ mod tests {
             assert!(command.arity != 0, "{} has an arity", command.name);
             assert!(command.summary.ends_with('.'), "the summary of {} is a sentence", command.name);
             assert!(!command.since.is_empty());
+        }
+    }
+
+    /// A transaction that is queued while the data is being loaded runs without a store.
+    #[test]
+    fn no_command_that_writes_is_answered_while_the_data_is_being_loaded() {
+        let commands = || table().all().map(|found| found.command);
+        for command in commands().chain(commands().flat_map(|command| command.subcommands)) {
+            assert!(!command.flags.has(Flags::WRITE.with(Flags::LOADING)), "{}", command.name);
         }
     }
 
