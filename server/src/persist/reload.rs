@@ -60,7 +60,7 @@ struct Task {
     /// The file of the server, which is read if none is written.
     dump: PathBuf,
     databases: usize,
-    /// Bytes of all keys and values that are read, at most.
+    /// Bytes of memory of all writes that are made of what is read, at most.
     bytes_max: u64,
     clock: Arc<dyn Clock>,
 }
@@ -144,7 +144,7 @@ fn read(path: &Path, databases: usize, bytes_max: u64, now: UnixMs) -> Outcome {
         let change = value.finish(expiry_ms).map_err(|NotJson| failed(&"a document is no JSON"))?;
         let Some(change) = change else { continue };
         let write = Write::Key { db, key: reader.key().to_vec().into(), change };
-        bytes += write.owned_bytes() as u64;
+        bytes += (size_of::<Write<'static>>() + write.owned_bytes()) as u64;
         if bytes > bytes_max {
             return Err(failed(&"holds more than client-query-buffer-limit says"));
         }
