@@ -574,6 +574,18 @@ mod tests {
     }
 
     #[test]
+    fn no_connection_is_made_for_those_who_gave_up_before() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = target(listener.local_addr().unwrap().port());
+        let job = Job::default();
+        job.give_up();
+        let sent = send_all(&target, &keys(1, None), &SystemClock::new(), &job, &mut [false]);
+        assert_eq!(sent, Err(Failure::Connecting));
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err(), "somebody has connected");
+    }
+
+    #[test]
     fn nobody_listens() {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         assert_eq!(send(&target(port), &keys(1, None)), (vec![false], Err(Failure::Connecting)));
