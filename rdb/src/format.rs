@@ -19,8 +19,8 @@ const VERSION_WITH_PRODUCERS: u16 = 13;
 pub const VERSION_WRITTEN: u16 = 9;
 /// The version of a file with functions: that of Redis 7.0, which brought them.
 pub const VERSION_WITH_FUNCTIONS: u16 = 10;
-/// The newest version that is written: that of Redis 7.2 and Valkey 8, in which of a stream only the messages of
-/// its producers are lost.
+/// The newest version that is written: that of Redis 7.2 and Valkey 8, in which a stream loses the
+/// messages of its producers alone.
 pub const VERSION_WRITTEN_MAX: u16 = 11;
 /// From this version on a checksum is at the end.
 pub(crate) const VERSION_WITH_CHECKSUM: u16 = 5;

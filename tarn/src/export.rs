@@ -23,7 +23,7 @@ pub(crate) struct ExportArgs {
     )]
     appendonly: bool,
     /// Version of the format: Redis 5 and later loads 9, Redis 7.0 and later 10, Redis 7.2 and Valkey 11. 9
-    /// loses some of what streams know of themselves, 11 nothing. With functions it is at least 10.
+    /// loses some of what streams know of themselves, 11 least. With functions it is at least 10.
     #[arg(
         long, value_name = "VERSION", default_value_t = 9, value_parser = value_parser!(u16).range(9..=11)
     )]

@@ -168,7 +168,7 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "whether strings in RDB files are compressed by LZF, where that makes them shorter"),
     Directive::run_time("rdb-version", int(9, 11), "9", field!(rdb_version),
         "version of RDB files that are written, at least 10 if there are functions: Redis 5 and later loads \
-         9, Redis 7.0 and later 10, Redis 7.2 and Valkey 11; 10 loses less of streams, and 11 nothing"),
+         9, Redis 7.0 and later 10, Redis 7.2 and Valkey 11; 10 loses less of streams, and 11 least"),
     Directive::run_time("checkpoint-pace", Shape::Choice(CheckpointPace::NAMES), "quiet",
         field!(checkpoint_pace),
         "whether checkpoints rest while clients wait (background-latency-target-us), or work as fast as they \

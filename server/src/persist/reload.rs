@@ -117,7 +117,7 @@ impl Task {
     fn run(&self) -> Outcome {
         let now = self.clock.unix_ms();
         if let Some(engine) = &self.engine {
-            // In the version that loses nothing.
+            // In the version that loses least: the messages of producers that streams remember.
             let form = Form { functions: &[], compresses: false, version: VERSION_WRITTEN_MAX, unix_ms: now };
             let saved = rdb_file::save(engine, form, &self.own, Pace::Fast, &Progress::default());
             saved.map_err(|error| error.to_string())?;
