@@ -1,4 +1,5 @@
-//! Deletes expired keys that no command touches, and gives back segments of tables that lost most of theirs.
+//! Deletes expired keys and fields of hashes that no command touches, and gives back segments of tables that
+//! lost most of their keys.
 //!
 //! A script may have latches for as long as it runs. Who waited for one inside the gate would keep others
 //! from closing it, and those who come behind them from entering it. So the expirer leaves such a segment to
@@ -7,14 +8,19 @@
 use std::time::Duration;
 
 use crate::log::Group;
-use crate::record::{Batch, Change, UnixMs, Write};
+use crate::record::UnixMs;
 use crate::session::Latched;
 use crate::store::{CommitError, Databases, Store};
+use crate::table::Due;
 
 /// The longest wait for a latch.
 const LATCH_WAIT: Duration = Duration::from_millis(1);
 /// How often in one turn the expirer makes a table smaller.
 const SHRINKS_AT_ONCE: usize = 64;
+/// Fields of hashes that are removed under one latch.
+const FIELDS_AT_ONCE: usize = 256;
+/// How often in one turn that is done to one segment. The rest waits for the next.
+const ROUNDS_MAX: usize = 64;
 
 /// One turn of the expirer: cancels views past a limit, deletes what is due, makes tables smaller.
 pub(crate) fn turn(store: &Store) {
@@ -27,13 +33,13 @@ pub(crate) fn turn(store: &Store) {
     shrink_tables(store);
 }
 
-/// Deletes the keys that are due at `now`, one segment at a time, but for segments that others have for long.
-/// Stops early if the log refuses writes.
+/// Deletes the keys and fields that are due at `now`, one segment at a time, but for segments that others
+/// have for long. Stops early if the log refuses writes.
 pub(crate) fn expire_due(store: &Store, now: UnixMs) {
     let mut group = Group::default();
     let count = store.background().tables.len();
     for db in 0..count {
-        let mut from = 0;
+        let (mut from, mut last, mut rounds) = (0, usize::MAX, 0);
         loop {
             if store.expiry().is_behind() {
                 return;
@@ -41,9 +47,10 @@ pub(crate) fn expire_due(store: &Store, now: UnixMs) {
             // The gate is left after each segment, so that closing it waits for one segment at most.
             let databases = store.background();
             let Some(index) = databases.tables[db].next_due(from, now) else { break };
-            from = index + 1;
-            if expire_segment(store, &databases, (db as u8, index), now, &mut group).is_err() {
-                return;
+            (last, rounds) = (index, if index == last { rounds + 1 } else { 1 });
+            match expire_segment(store, &databases, (db as u8, index), now, &mut group) {
+                Ok(is_done) => from = if is_done || rounds == ROUNDS_MAX { index + 1 } else { index },
+                Err(_) => return,
             }
         }
     }
@@ -64,23 +71,21 @@ pub(crate) fn shrink_tables(store: &Store) {
     }
 }
 
+/// Deletes what is due in a segment, of fields a part; says whether nothing is left that is to be tried again
+/// at once.
 fn expire_segment(
     store: &Store,
     databases: &Databases,
     (db, index): (u8, usize),
     now: UnixMs,
     group: &mut Group,
-) -> Result<(), CommitError> {
+) -> Result<bool, CommitError> {
     let Some(mut latched) = Latched::of_segment(store, databases, (db, index), now, LATCH_WAIT) else {
-        return Ok(());
+        return Ok(true);
     };
-    let (due, next) = latched.segment().expired(now);
-    if !due.is_empty() {
-        let delete = |key: Box<[u8]>| Write::Key { db, key: key.into_vec().into(), change: Change::Delete };
-        let batch: Batch<'_> = due.into_iter().map(delete).collect();
-        let lsn = latched.commit(&batch, group)?;
-        store.expiry().note_expired(&batch, lsn);
-    }
+    let Due { over, next } = latched.segment().over(now, FIELDS_AT_ONCE);
+    let over: Vec<_> = over.into_iter().map(|(key, part)| ((db, key), part)).collect();
+    latched.delete_over(&over, group)?;
     latched.set_due(next);
-    Ok(())
+    Ok(next.is_none_or(|next| next >= now))
 }

@@ -48,6 +48,9 @@ pub type UnixMs = u64;
 /// Number of logical databases at most; a record holds the database in one byte.
 pub const DATABASES_MAX: usize = 256;
 
+/// The latest point in time that a field of a hash may have: a double holds it exactly.
+pub const FIELD_TIME_MAX: UnixMs = (1 << 53) - 1;
+
 /// Longest key or element in bytes (`proto-max-bulk-len` of Redis).
 pub const BYTES_MAX: usize = 512 << 20;
 
@@ -241,6 +244,14 @@ pub enum Change<'a> {
         /// The field.
         field: Bytes<'a>,
     },
+    /// A field of a hash is gone after this point in time, or never goes by itself. Of a field that is not
+    /// there nothing is said. A `HashPut` takes the time of its field away.
+    HashExpire {
+        /// The field.
+        field: Bytes<'a>,
+        /// The point in time, at most [`FIELD_TIME_MAX`].
+        at: Option<UnixMs>,
+    },
     /// The set has this member; creates the key.
     SetAdd {
         /// The member.
@@ -397,7 +408,7 @@ impl Change<'_> {
         Some(match self {
             Change::Put { .. } | Change::Patch { .. } => Kind::String,
             Change::Delete | Change::Expire(_) => return None,
-            Change::HashPut { .. } | Change::HashRemove { .. } => Kind::Hash,
+            Change::HashPut { .. } | Change::HashRemove { .. } | Change::HashExpire { .. } => Kind::Hash,
             Change::SetAdd { .. } | Change::SetRemove { .. } => Kind::Set,
             Change::ZSetPut { .. } | Change::ZSetRemove { .. } => Kind::ZSet,
             Change::ListPush { .. }
@@ -464,6 +475,7 @@ impl Write<'_> {
             Change::Put { value: bytes, .. }
             | Change::Patch { bytes, .. }
             | Change::HashRemove { field: bytes }
+            | Change::HashExpire { field: bytes, .. }
             | Change::SetAdd { member: bytes }
             | Change::SetRemove { member: bytes }
             | Change::ZSetPut { member: bytes, .. }

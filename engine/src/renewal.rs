@@ -236,6 +236,12 @@ impl Parts {
                 let change = put(self.kind, &item);
                 bytes += self.bytes_of(&change);
                 changes.push(change);
+                if item.time.is_some() {
+                    // The put takes it away.
+                    let change = Change::HashExpire { field: item.name.to_vec().into(), at: item.time };
+                    bytes += self.bytes_of(&change);
+                    changes.push(change);
+                }
                 if bytes >= self.part_bytes {
                     break;
                 }
@@ -256,7 +262,7 @@ impl Parts {
             Change::HashPut { field: name, value } | Change::StreamPut { name, value } => {
                 name.len() + value.len()
             }
-            Change::SetAdd { member } => member.len(),
+            Change::SetAdd { member: name } | Change::HashExpire { field: name, .. } => name.len(),
             Change::ZSetPut { member, .. } => member.len() + size_of::<f64>(),
             Change::RenewalPart { bytes, .. } => bytes.len(),
             _ => 0,

@@ -203,6 +203,8 @@ impl Display for Shown<'_> {
             Change::Expire(expiry) => ("expire", expires(expiry)),
             Change::HashPut { field, value } => ("hash-put", format!(" {} {}", text(field), text(value))),
             Change::HashRemove { field } => ("hash-remove", format!(" {}", text(field))),
+            Change::HashExpire { field, at: None } => ("hash-persist", format!(" {}", text(field))),
+            Change::HashExpire { field, at } => ("hash-expire", format!(" {}{}", text(field), expires(at))),
             Change::StreamPut { name, value } => ("stream-put", format!(" {} {}", text(name), text(value))),
             Change::StreamRemove { name } => ("stream-remove", format!(" {}", text(name))),
             Change::StreamTrim { below } => ("stream-trim", format!(" below {below}")),

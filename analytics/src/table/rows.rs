@@ -361,7 +361,7 @@ impl Rows {
             (Layout::Elements(_), ValueRef::List(list)) => list.len(),
             (Layout::Elements(_), ValueRef::Set(set)) => set.len(),
             (Layout::Elements(_), ValueRef::ZSet(zset)) => zset.len(),
-            (Layout::Elements(_), ValueRef::Hash(hash)) => hash.len(),
+            (Layout::Elements(_), ValueRef::Hash(hash)) => hash.places(),
             _ => 1,
         }
     }
@@ -427,14 +427,15 @@ impl Rows {
     }
 
     fn add_hash(&mut self, entry: &Entry) {
-        let Some(hash) = entry.hash() else { return };
+        let Some(hash) = entry.hash().map(|hash| hash.at(self.now)) else { return };
         if self.looks_up(hash) {
             let (slots, declaration) = (&self.slots, &self.declaration);
             let field = |at: usize| match &slots[at].source {
                 Source::Field(name) => Some(hash.get(name)),
                 _ => None,
             };
-            let other = |at: usize| other_cell(declaration, &slots[at].source, entry);
+            let now = self.now;
+            let other = |at: usize| other_cell(declaration, &slots[at].source, entry, now);
             return self.made.row_of_fields(slots, entry, field, other);
         }
         let mut found: [Option<&[u8]>; FIELDS_MAX] = [None; FIELDS_MAX];
@@ -450,18 +451,19 @@ impl Rows {
         }
         let (slots, declaration) = (&self.slots, &self.declaration);
         let field = |at: usize| matches!(slots[at].source, Source::Field(_)).then_some(found[at]);
-        let other = |at: usize| other_cell(declaration, &slots[at].source, entry);
+        let now = self.now;
+        let other = |at: usize| other_cell(declaration, &slots[at].source, entry, now);
         self.made.row_of_fields(slots, entry, field, other);
     }
 
     fn add_document(&mut self, entry: &Entry) {
         // A value that is not a document makes no row.
         let Some(document) = document_of(entry) else { return };
-        let (slots, declaration) = (&self.slots, &self.declaration);
+        let (slots, declaration, now) = (&self.slots, &self.declaration, self.now);
         self.made.row(slots, entry, |at| match &slots[at].source {
             Source::Path(steps) => cell_of(at_path(&document, steps)),
             Source::Each(steps) => texts_of(at_path(&document, steps)),
-            source => other_cell(declaration, source, entry),
+            source => other_cell(declaration, source, entry, now),
         });
     }
 
@@ -514,6 +516,7 @@ impl Rows {
     }
 
     fn add_elements(&mut self, entry: &Entry, from: usize, most: usize) -> usize {
+        let now = self.now;
         let (slots, declaration, made) = (&self.slots, &self.declaration, &mut self.made);
         let mut added = 0;
         let mut add = |name: Option<&[u8]>, value: Cell<'_>| {
@@ -538,8 +541,11 @@ impl Rows {
             }
             ValueRef::Stream(_) => {}
             ValueRef::Hash(hash) => {
-                let fields = hash.iter_from(from).take(most);
+                let end = hash.places().min(from.saturating_add(most));
+                let fields = hash.at(now).iter_range(from..end);
                 fields.for_each(|(name, value)| add(Some(name), bytes(value)));
+                // Fields that are hidden have places, too.
+                return end.saturating_sub(from);
             }
         }
         added
@@ -612,12 +618,14 @@ fn field_cell(field: Field<'_>) -> Cell<'_> {
     field.map_or(Cell::Null, bytes)
 }
 
-/// A cell that shows the key, or its whole value.
-fn other_cell<'e>(declaration: &Declaration, source: &Source, entry: &'e Entry) -> Cell<'e> {
+/// A cell that shows the key, or its whole value as of `now`.
+fn other_cell<'e>(declaration: &Declaration, source: &Source, entry: &'e Entry, now: UnixMs) -> Cell<'e> {
     match (source, entry.value()) {
         (Source::WholeKey, _) => bytes(entry.key()),
         (Source::Type, _) => bytes(entry.kind().name().as_bytes()),
-        (Source::Whole, ValueRef::Hash(hash)) => Cell::Bytes(Cow::Owned(hash_row::of_hash(hash.iter()))),
+        (Source::Whole, ValueRef::Hash(hash)) => {
+            Cell::Bytes(Cow::Owned(hash_row::of_hash(hash.at(now).iter())))
+        }
         (Source::Whole, ValueRef::String(text) | ValueRef::Json(text)) => Cell::Bytes(text.to_bytes()),
         _ => key_cell(declaration, entry),
     }

@@ -198,6 +198,7 @@ impl Sample {
         let bytes = |bytes| Cell::Bytes(Cow::Borrowed(bytes));
         match entry.value() {
             ValueRef::Stream(stream) => self.add_stream(stream),
+            // Names and kinds of values are looked for, so a field whose time is over tells as much.
             ValueRef::Hash(hash) => {
                 for (name, value) in hash.iter().take(ELEMENTS_MAX) {
                     self.hashes.add(name, &bytes(value));

@@ -227,6 +227,13 @@ impl Blocks<'_> {
             }
         });
         outcome?;
+        let mut outcome = Ok(());
+        nodes.for_each_stored_time(&mut |leaf| {
+            if outcome.is_ok() {
+                outcome = self.piece(tag::TIMES, leaf, CONTINUES);
+            }
+        });
+        outcome?;
         self.put(&[tag::END]);
         self.head.records += 1;
         self.seal_if_full(0)

@@ -10,7 +10,7 @@
 use crate::record::{Lsn, UnixMs};
 
 pub(super) const FILE_MAGIC: [u8; 8] = *b"TARNCKP\n";
-pub(super) const FORMAT_VERSION: u32 = 2;
+pub(super) const FORMAT_VERSION: u32 = 3;
 /// The oldest version that is read.
 const FORMAT_VERSION_OLDEST: u32 = 1;
 pub(super) const FILE_HEADER_BYTES: usize = 64;
@@ -38,6 +38,8 @@ pub(super) mod tag {
     pub(crate) const LEAF: u8 = 4;
     /// There are no more leaves.
     pub(crate) const END: u8 = 5;
+    /// `[length varint][elements]`: a leaf of the times of fields, behind the leaves of their hash.
+    pub(crate) const TIMES: u8 = 6;
 }
 
 /// The contents of a file.
@@ -166,11 +168,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_the_version_before_are_read() {
+    fn files_of_the_versions_before_are_read() {
         let header =
             FileHeader { kind: FileKind::Full, databases: 16, cut: Lsn(7), base: Lsn::ZERO, unix_ms: 9 };
         let mut bytes = header.encode();
-        for (version, is_known) in [(0u32, false), (1, true), (2, true), (3, false)] {
+        for (version, is_known) in [(0u32, false), (1, true), (2, true), (3, true), (4, false)] {
             bytes[8..12].copy_from_slice(&version.to_le_bytes());
             let crc = crc32c::crc32c(&bytes[..60]);
             bytes[60..].copy_from_slice(&crc.to_le_bytes());

@@ -128,8 +128,11 @@ impl Loading<'_> {
                     continue;
                 }
                 Record::Entry(bytes) => Entry::from_stored(bytes, self.cut),
-                Record::Nodes(head) => Entry::from_stored_nodes(head, &leaves_of(&mut records)?, self.cut),
-                Record::Leaf(_) | Record::End => {
+                Record::Nodes(head) => {
+                    let (leaves, times) = leaves_of(&mut records)?;
+                    Entry::from_stored_nodes(head, &leaves, &times, self.cut)
+                }
+                Record::Leaf(_) | Record::Times(_) | Record::End => {
                     return Err(records.damaged("a leaf belongs to no value"));
                 }
             };
@@ -173,13 +176,14 @@ impl Density {
     }
 }
 
-/// The leaves up to the end of a large value.
-fn leaves_of<'b>(records: &mut Records<'b>) -> Result<Vec<&'b [u8]>, CheckpointError> {
-    let mut leaves = Vec::new();
+/// The leaves up to the end of a large value, and those of the times of fields.
+fn leaves_of<'b>(records: &mut Records<'b>) -> Result<(Vec<&'b [u8]>, Vec<&'b [u8]>), CheckpointError> {
+    let (mut leaves, mut times) = (Vec::new(), Vec::new());
     loop {
         match records.next() {
-            Some(Ok(Record::Leaf(leaf))) => leaves.push(leaf),
-            Some(Ok(Record::End)) => return Ok(leaves),
+            Some(Ok(Record::Leaf(leaf))) if times.is_empty() => leaves.push(leaf),
+            Some(Ok(Record::Times(leaf))) => times.push(leaf),
+            Some(Ok(Record::End)) => return Ok((leaves, times)),
             Some(Err(error)) => return Err(error),
             _ => return Err(records.damaged("a large value has no end")),
         }

@@ -165,7 +165,7 @@ impl Changes<'_> {
                     }
                     out.copy(&record);
                 }
-                Record::Leaf(_) | Record::End => out.copy(&record),
+                Record::Leaf(_) | Record::Times(_) | Record::End => out.copy(&record),
             }
         }
     }
@@ -222,8 +222,8 @@ pub(super) fn merge(
                     out.copy(&record);
                 }
             }
-            Record::Leaf(_) | Record::End if keeps => out.copy(&record),
-            Record::Leaf(_) | Record::End => {}
+            Record::Leaf(_) | Record::Times(_) | Record::End if keeps => out.copy(&record),
+            Record::Leaf(_) | Record::Times(_) | Record::End => {}
         }
     }
     changes.pass(u8::MAX, u64::MAX);

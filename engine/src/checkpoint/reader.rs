@@ -173,6 +173,7 @@ pub(super) enum Record<'a> {
     Entry(&'a [u8]),
     Nodes(&'a [u8]),
     Leaf(&'a [u8]),
+    Times(&'a [u8]),
     End,
 }
 
@@ -198,6 +199,7 @@ impl Record<'_> {
                     tag::ENTRY => Record::Entry(piece),
                     tag::NODES => Record::Nodes(piece),
                     tag::LEAF => Record::Leaf(piece),
+                    tag::TIMES => Record::Times(piece),
                     _ => return None,
                 };
                 (record, end)

@@ -97,6 +97,10 @@ impl Blocks<'_> {
                 self.piece(tag::LEAF, leaf);
                 self.seal_if_full(CONTINUES);
             }
+            Record::Times(leaf) => {
+                self.piece(tag::TIMES, leaf);
+                self.seal_if_full(CONTINUES);
+            }
             Record::End => self.end(),
         }
     }
@@ -109,6 +113,10 @@ impl Blocks<'_> {
                 self.piece(tag::NODES, block);
                 nodes.for_each_stored_leaf(&mut |leaf| {
                     self.piece(tag::LEAF, leaf);
+                    self.seal_if_full(CONTINUES);
+                });
+                nodes.for_each_stored_time(&mut |leaf| {
+                    self.piece(tag::TIMES, leaf);
                     self.seal_if_full(CONTINUES);
                 });
                 self.end();

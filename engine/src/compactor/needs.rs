@@ -8,10 +8,10 @@
 //!   (`Entry::base`), so it is asked, where it is now;
 //! - a part of a prepared value, and the record that gave it its key: while it is being prepared, or the
 //!   entry is made of it;
-//! - a removal (a key, an element, a database): as long as a file may hold an older record of what it took
-//!   away. A file that was compacted after the removal has none. The checkpoint that a start begins with may
-//!   have one too, if it is older than the removal. An image holds what was taken out of it since, as long as
-//!   the key is there that began with it;
+//! - a removal (a key, an element, the time of a field, a database): as long as a file may hold an older
+//!   record of what it took away. A file that was compacted after the removal has none. The checkpoint that a
+//!   start begins with may have one too, if it is older than the removal. An image holds what was taken out
+//!   of it since, as long as the key is there that began with it;
 //! - two databases that changed places: always.
 //!
 //! With `CompactionOptions::rewrites` nothing is needed that the last checkpoint has: a log that is written
@@ -63,6 +63,7 @@ impl Needs<'_> {
         match change {
             Change::Delete => self.needs_removal(lsn),
             Change::HashRemove { .. }
+            | Change::HashExpire { at: None, .. }
             | Change::SetRemove { .. }
             | Change::ZSetRemove { .. }
             | Change::StreamRemove { .. }

@@ -243,7 +243,7 @@ pub(crate) fn maintained<T>(
     apply: impl FnOnce(&mut Segment) -> T,
 ) -> (T, Kept) {
     let mut kept = Kept::default();
-    if let Change::Expire(_) = change {
+    if let Change::Expire(_) | Change::HashExpire { .. } = change {
         return (apply(segment), kept);
     }
     let value_in = |index: &Index, segment: &Segment| {

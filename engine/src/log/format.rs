@@ -69,6 +69,7 @@ pub(super) mod kind {
     pub(crate) const STREAM_REMOVE: u8 = 28;
     pub(crate) const STREAM_TRIM: u8 = 29;
     pub(crate) const STREAM_GROUP_REMOVE: u8 = 30;
+    pub(crate) const HASH_EXPIRE: u8 = 31;
 }
 
 /// A group of more than one record begins here: their number follows as a varint.

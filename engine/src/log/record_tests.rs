@@ -5,7 +5,9 @@
 use proptest::prelude::*;
 
 use super::{FormatError, Group, Record, Records};
-use crate::record::{Bytes, Change, Kind, Lsn, Made, RENEWED_LENGTH_MAX, Side, StreamId, Write};
+use crate::record::{
+    Bytes, Change, FIELD_TIME_MAX, Kind, Lsn, Made, RENEWED_LENGTH_MAX, Side, StreamId, Write,
+};
 
 fn bytes() -> impl Strategy<Value = Bytes<'static>> {
     prop_oneof![
@@ -39,6 +41,8 @@ fn change() -> impl Strategy<Value = Change<'static>> {
         any::<Option<u64>>().prop_map(Change::Expire),
         (bytes(), bytes()).prop_map(|(field, value)| Change::HashPut { field, value }),
         bytes().prop_map(|field| Change::HashRemove { field }),
+        (bytes(), proptest::option::of(0..=FIELD_TIME_MAX))
+            .prop_map(|(field, at)| Change::HashExpire { field, at }),
         bytes().prop_map(|member| Change::SetAdd { member }),
         bytes().prop_map(|member| Change::SetRemove { member }),
         (bytes(), score).prop_map(|(member, score)| Change::ZSetPut { member, score }),

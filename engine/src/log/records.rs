@@ -7,7 +7,7 @@ use super::format::{
     FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, FLAG_LSN, FLAG_STICKY, FLAGS_KNOWN, FormatError, kind, put_varint,
     take_varint,
 };
-use crate::record::{Bytes, Change, Kind, Lsn, Made, Side, StreamId, UnixMs, Write};
+use crate::record::{Bytes, Change, FIELD_TIME_MAX, Kind, Lsn, Made, Side, StreamId, UnixMs, Write};
 
 /// One record of a block.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,10 +125,11 @@ struct Head<'a> {
 impl<'a> Head<'a> {
     fn take(rest: &mut &'a [u8]) -> Result<Head<'a>, FormatError> {
         let (kind, flags) = (take_u8(rest)?, take_u8(rest)?);
-        if !(kind::PUT..=kind::STREAM_GROUP_REMOVE).contains(&kind) {
+        if !(kind::PUT..=kind::HASH_EXPIRE).contains(&kind) {
             return Err(FormatError::UnknownType(kind));
         }
-        let may_expire = matches!(kind, kind::PUT | kind::EXPIRE | kind::IMAGE | kind::PREPARED);
+        let may_expire =
+            matches!(kind, kind::PUT | kind::EXPIRE | kind::IMAGE | kind::PREPARED | kind::HASH_EXPIRE);
         let has_db = !matches!(kind, kind::FLUSH_ALL | kind::SWAP);
         if flags & !FLAGS_KNOWN != 0
             || flags & FLAG_EXPIRY != 0 && !may_expire
@@ -180,6 +181,12 @@ fn take_change<'a>(head: &Head<'_>, rest: &mut &'a [u8]) -> Result<Change<'a>, F
         kind::EXPIRE => Change::Expire(expiry),
         kind::HASH_PUT => Change::HashPut { field: take_bytes(rest)?, value: take_bytes(rest)? },
         kind::HASH_REMOVE => Change::HashRemove { field: take_bytes(rest)? },
+        kind::HASH_EXPIRE => {
+            if expiry.is_some_and(|at| at > FIELD_TIME_MAX) {
+                return Err(FormatError::BadField("time of a field"));
+            }
+            Change::HashExpire { field: take_bytes(rest)?, at: expiry }
+        }
         kind::SET_ADD => Change::SetAdd { member: take_bytes(rest)? },
         kind::SET_REMOVE => Change::SetRemove { member: take_bytes(rest)? },
         kind::ZSET_PUT => Change::ZSetPut { member: take_bytes(rest)?, score: take_score(rest)? },

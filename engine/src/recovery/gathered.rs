@@ -100,7 +100,7 @@ pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathere
         let (runs, later) = rest.split_at(of_table);
         rest = later;
         table.fetch(runs.iter().map(|run| run.hash));
-        let (mut made, mut expiring, mut longest, mut index) = (0, 0, 0, 0);
+        let (mut counted, mut longest, mut index) = (Effect::default(), 0, 0);
         for run in runs {
             let own = &changes.as_slice()[..run.records];
             let is_put = |change: &(Lsn, Change<'_>)| matches!(change.1, Change::ZSetPut { .. });
@@ -113,12 +113,11 @@ pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathere
             for (lsn, change) in changes.by_ref().take(run.records) {
                 puts |= matches!(change, Change::ZSetPut { .. });
                 if let Change::RenewalEnds { kind, begun } = change {
-                    let gone = end_renewal(&mut segment, run, (kind, begun), lsn, aside);
-                    (made, expiring) = (made + gone.keys, expiring + gone.expiring);
+                    counted.add(end_renewal(&mut segment, run, (kind, begun), lsn, aside));
                 }
                 let effect = apply_one(&mut segment, run, Stamped { lsn, change: &change }, block, aside);
-                table.note_due(index, effect.expiry);
-                (made, expiring) = (made + effect.keys, expiring + effect.expiring);
+                table.note_due(index, effect.due);
+                counted.add(effect);
             }
             let is_due = puts && aside.collected.note_puts(run.key_ref(), &segment);
             longest = longest.max(segment.len());
@@ -127,8 +126,8 @@ pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathere
                 aside.collected.put_in_apart(run.key_ref(), table, &mut aside.retired);
             }
         }
-        table.count(index, made, expiring);
-        if made > 0 && table.is_crowded(longest) {
+        table.count(index, counted);
+        if counted.keys > 0 && table.is_crowded(longest) {
             table.grow(4);
         }
         aside.retired.take_garbage();
@@ -138,8 +137,7 @@ pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathere
     }
 }
 
-/// Takes away what is older than the renewal that ends here; says how many keys that made, and how many with
-/// an expiry.
+/// Takes away what is older than the renewal that ends here; says how many keys that made.
 fn end_renewal(
     segment: &mut Segment,
     run: &Run<'_>,
@@ -153,8 +151,7 @@ fn end_renewal(
     for removal in removals_of_older(segment.find(hash, key), kind, begun) {
         let removal = Stamped { lsn, change: &removal };
         let (effect, _) = segment.apply(run.key_ref(), removal, Waiting::NONE, retired);
-        gone.keys += effect.keys;
-        gone.expiring += effect.expiring;
+        gone.add(effect);
         if effect.keys < 0 {
             loose.keep_remains(db, key, retired);
         }
@@ -239,7 +236,7 @@ fn apply_one(
         _ if effect.keys > 0 => {
             if let Some(remains) = loose.take_remains(db, key) {
                 effect.expiring += segment.take_over(hash, key, remains);
-                effect.expiry = remains.expiry;
+                effect.due = remains.expiry;
             }
         }
         _ if effect.keys < 0 => {

@@ -7,8 +7,9 @@ use crate::overlay::Overlay;
 use crate::record::{Batch, Change, Lsn, Stamped, UnixMs, Write};
 use crate::store::{CommitError, Copied, Databases, Store};
 use crate::table::latch::{ReadLatch, WriteLatch};
-use crate::table::{Entry, KeyHash, KeyRef, Placed, Readers, Retired, Segment, Table, touch_all};
+use crate::table::{Entry, KeyHash, KeyRef, Over, Placed, Readers, Retired, Segment, Table, touch_all};
 use smallvec::SmallVec;
+use std::borrow::Borrow;
 use std::cell::Cell;
 #[cfg(debug_assertions)]
 use std::collections::HashSet;
@@ -21,6 +22,10 @@ const NEAR: usize = 8;
 const FETCHED_MIN: usize = 4;
 /// Of more only these: they stay in a core's own cache until then.
 const FETCHED_MAX: usize = 256;
+
+/// Fields of a hash that a command takes away at most before it runs, as their time is over. It sees none of
+/// the others either; the expirer takes them.
+const FIELDS_EXPIRED_MAX: usize = 64;
 
 /// Whether latched keys are only looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -412,26 +417,53 @@ impl<'s> Latched<'s> {
         })
     }
 
-    /// Deletes those of the latched keys that are expired, so that a write meets only live entries. Returns
-    /// how many.
+    /// Deletes those of the latched keys that are expired, and the first fields of hashes that are, so that a
+    /// write meets only live entries. Returns of how many keys.
     pub fn expire(&mut self, keys: &[KeyRef<'_>], group: &mut Group) -> Result<usize, CommitError> {
-        if self.held.as_slice().iter().all(|held| held.latch.segment().expiring() == 0) {
+        let may_expire = |held: &Held<'_>| {
+            let segment = held.latch.segment();
+            segment.expiring() > 0 || segment.timed() > 0
+        };
+        if !self.held.as_slice().iter().any(may_expire) {
             return Ok(0);
         }
-        let mut batch = Batch::new();
+        let mut over = Vec::new();
         for &KeyRef { db, hash, key } in keys {
             let position = self.position(db, hash).expect("keys to expire are latched");
             let entry = self.held.as_slice()[position].latch.segment().find(hash, key);
-            if entry.is_some_and(|entry| entry.is_expired(self.now)) {
-                batch.push(Write::Key { db, key: key.into(), change: Change::Delete });
+            let part = entry.and_then(|entry| entry.over(self.now, FIELDS_EXPIRED_MAX));
+            over.extend(part.map(|part| ((db, key), part)));
+        }
+        self.delete_over(&over, group)?;
+        Ok(over.len())
+    }
+
+    /// Deletes what is over of latched keys.
+    pub(crate) fn delete_over<K: Borrow<[u8]>>(
+        &mut self,
+        over: &[((u8, K), Over)],
+        group: &mut Group,
+    ) -> Result<(), CommitError> {
+        if over.is_empty() {
+            return Ok(());
+        }
+        let mut batch = Batch::new();
+        for ((db, key), part) in over {
+            let key: &[u8] = key.borrow();
+            let write = |change| Write::Key { db: *db, key: key.into(), change };
+            match part {
+                Over::Key | Over::AllFields(_) => batch.push(write(Change::Delete)),
+                Over::Fields(fields) => {
+                    let removals = fields.iter().map(|field| Change::HashRemove { field: (&**field).into() });
+                    batch.extend(removals.map(write));
+                }
             }
         }
-        if batch.is_empty() {
-            return Ok(0);
-        }
         let lsn = self.commit(&batch, group)?;
-        self.store.expiry().note_expired(&batch, lsn);
-        Ok(batch.len())
+        for ((db, key), part) in over {
+            self.store.expiry().note_expired((*db, key.borrow()), part, lsn);
+        }
+        Ok(())
     }
 
     /// Appends `batch` to the log as one atomic group and applies it. Returns the `Lsn` of its last write.

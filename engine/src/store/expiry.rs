@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::record::{Batch, Lsn, Write};
+use crate::record::Lsn;
+use crate::table::Over;
 
 /// How often the expirer looks for keys that are due, in milliseconds, unless another cycle is set.
 const CYCLE_MS: u64 = 20;
@@ -14,6 +15,9 @@ const CYCLE_MS: u64 = 20;
 pub trait Listener: Send + Sync {
     /// A key of a database has expired, and was deleted as `lsn`. Its segment is latched.
     fn has_expired(&self, db: u8, key: &[u8], lsn: Lsn);
+    /// Fields of a hash have expired, and were removed up to `lsn`; all, if the key is gone with them. Its
+    /// segment is latched.
+    fn have_fields_expired(&self, db: u8, key: &[u8], lsn: Lsn, is_gone: bool);
     /// Whether keys that no command touches are to be left where they are for now.
     fn is_behind(&self) -> bool;
 }
@@ -22,6 +26,8 @@ pub trait Listener: Send + Sync {
 pub struct Expiry {
     listener: OnceLock<Box<dyn Listener>>,
     expired: AtomicU64,
+    /// Fields of hashes.
+    expired_fields: AtomicU64,
     /// Nanoseconds that the expirer has taken to delete what was due.
     took_ns: AtomicU64,
     /// Whether keys that no command touches are deleted.
@@ -37,6 +43,7 @@ impl Default for Expiry {
         Expiry {
             listener: OnceLock::new(),
             expired: AtomicU64::new(0),
+            expired_fields: AtomicU64::new(0),
             took_ns: AtomicU64::new(0),
             active: AtomicBool::new(true),
             held: AtomicBool::new(false),
@@ -57,6 +64,11 @@ impl Expiry {
         self.expired.load(Ordering::Relaxed)
     }
 
+    /// Fields of hashes that were removed because they expired.
+    pub fn expired_fields(&self) -> u64 {
+        self.expired_fields.load(Ordering::Relaxed)
+    }
+
     /// The time that the expirer has taken to delete what was due.
     pub fn took(&self) -> Duration {
         Duration::from_nanos(self.took_ns.load(Ordering::Relaxed))
@@ -75,14 +87,20 @@ impl Expiry {
         debug_assert!(is_first, "one is told of expired keys");
     }
 
-    /// Notes that the keys of `batch` were deleted, the last of them as `lsn`.
-    pub(crate) fn note_expired(&self, batch: &Batch<'_>, lsn: Lsn) {
-        self.expired.fetch_add(batch.len() as u64, Ordering::Relaxed);
+    /// Notes that this part of a key was deleted, the last of it as `lsn`.
+    pub(crate) fn note_expired(&self, (db, key): (u8, &[u8]), over: &Over, lsn: Lsn) {
+        let (keys, fields) = match over {
+            Over::Key => (1, 0),
+            Over::AllFields(count) => (0, *count),
+            Over::Fields(fields) => (0, fields.len()),
+        };
+        self.expired.fetch_add(keys, Ordering::Relaxed);
+        self.expired_fields.fetch_add(fields as u64, Ordering::Relaxed);
         let Some(listener) = self.listener.get() else { return };
-        for write in batch {
-            if let Write::Key { db, key, .. } = write {
-                listener.has_expired(*db, key, lsn);
-            }
+        match over {
+            Over::Key => listener.has_expired(db, key, lsn),
+            Over::AllFields(_) => listener.have_fields_expired(db, key, lsn, true),
+            Over::Fields(_) => listener.have_fields_expired(db, key, lsn, false),
         }
     }
 

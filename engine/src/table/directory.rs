@@ -61,12 +61,14 @@ pub(super) struct Cell {
 
 type Page = Box<[Cell]>;
 
-/// Keys that were made, less those that are gone, and the same of those with an expiry.
+/// Keys that were made, less those that are gone, and the same of those with an expiry, and of hashes whose
+/// fields have times.
 #[derive(Default)]
 #[repr(align(64))]
 struct Counter {
     keys: AtomicI64,
     expiring: AtomicI64,
+    timed: AtomicI64,
 }
 
 /// The keys of one logical database.
@@ -139,6 +141,12 @@ impl Table {
     /// Number of keys with an expiry, expired ones included.
     pub fn expiring(&self) -> usize {
         let counted = self.counters.iter().map(|counter| counter.expiring.load(Ordering::Relaxed));
+        counted.sum::<i64>().max(0) as usize
+    }
+
+    /// Number of hashes whose fields have times, those that are over included.
+    pub fn timed(&self) -> usize {
+        let counted = self.counters.iter().map(|counter| counter.timed.load(Ordering::Relaxed));
         counted.sum::<i64>().max(0) as usize
     }
 
@@ -257,10 +265,10 @@ impl Table {
         touch(&entries);
     }
 
-    /// Counts keys that have been made, less those that are gone, some of them in segment `index`; and of
-    /// them those with an expiry.
+    /// Counts keys that have been made, less those that are gone, some of them in segment `index`; of them
+    /// those with an expiry, and hashes whose fields have times.
     #[inline]
-    pub(crate) fn count(&self, index: usize, keys: i64, expiring: i64) {
+    pub(crate) fn count(&self, index: usize, Effect { keys, expiring, timed, .. }: Effect) {
         let counter = &self.counters[index % COUNTERS];
         if keys != 0 {
             counter.keys.fetch_add(keys, Ordering::Relaxed);
@@ -268,22 +276,25 @@ impl Table {
         if expiring != 0 {
             counter.expiring.fetch_add(expiring, Ordering::Relaxed);
         }
+        if timed != 0 {
+            counter.timed.fetch_add(timed, Ordering::Relaxed);
+        }
     }
 
     /// Records when the first entry of a segment is due, as far as a change told. REQUIRES: segment `index`
     /// is latched for writing.
     #[inline]
-    pub(crate) fn note_due(&self, index: usize, expiry: Option<UnixMs>) {
-        if let Some(at) = expiry {
+    pub(crate) fn note_due(&self, index: usize, due: Option<UnixMs>) {
+        if let Some(at) = due {
             self.cell(index).due.fetch_min(at, Ordering::Relaxed);
         }
     }
 
     /// Records what a change did. REQUIRES: segment `index` is latched for writing.
     #[inline]
-    pub fn note(&self, index: usize, Effect { keys, expiring, expiry }: Effect) {
-        self.count(index, keys, expiring);
-        self.note_due(index, expiry);
+    pub fn note(&self, index: usize, effect: Effect) {
+        self.count(index, effect);
+        self.note_due(index, effect.due);
     }
 
     /// The first segment from `index` on in which something may be due at `now`.
@@ -468,18 +479,20 @@ impl Table {
     /// Checks the invariants of all segments; for tests.
     pub fn assert_invariants(&self) {
         let n = self.segments();
-        let (mut keys, mut expiring) = (0, 0);
+        let (mut keys, mut expiring, mut timed) = (0, 0, 0);
         for index in 0..n {
             let segment = self.read(index);
             segment.assert_invariants();
             keys += segment.len();
             expiring += segment.expiring();
+            timed += segment.timed();
             for entry in segment.iter() {
                 assert_eq!(index_among(n, KeyHash::of(entry.key())), index, "an entry is in its segment");
             }
         }
         assert_eq!(keys, self.len(), "the count of keys is exact");
         assert_eq!(expiring, self.expiring(), "the count of keys with an expiry is exact");
+        assert_eq!(timed, self.timed(), "the count of hashes whose fields have times is exact");
     }
 }
 
@@ -670,7 +683,7 @@ mod tests {
         let mut due = 0;
         let mut from = 0;
         while let Some(index) = table.next_due(from, 2_000) {
-            due += table.read(index).expired(2_000).0.len();
+            due += table.read(index).over(2_000, 9).over.len();
             from = index + 1;
         }
         assert_eq!(due, 50, "the due times went with the keys");
@@ -739,7 +752,7 @@ mod tests {
         let mut due = 0;
         let mut from = 0;
         while let Some(index) = table.next_due(from, 2_000) {
-            due += table.read(index).expired(2_000).0.len();
+            due += table.read(index).over(2_000, 9).over.len();
             from = index + 1;
         }
         assert_eq!(due, 1_000);

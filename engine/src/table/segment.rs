@@ -2,11 +2,11 @@
 //!
 //! Invariants, under the latch:
 //! - every entry's hash belongs to this segment (`directory.rs` says which);
-//! - `expiring` counts the entries that have an expiry;
+//! - `expiring` counts the entries that have an expiry, and `timed` the hashes whose fields have times;
 //! - `removed` ≥ the `Lsn` of every removal from this segment;
 //! - `remset` has a version for each view that has not passed a key yet and saw another entry of it.
 
-use super::entry::{Applied, Built, Entry, Remains, Retired, touch_all};
+use super::entry::{Applied, Built, Entry, Over, Remains, Retired, touch_all};
 use super::hash::{KeyHash, KeyRef};
 use super::readers::Waiting;
 use super::remset::Remset;
@@ -22,9 +22,10 @@ const DRAW_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Whether a change may find nothing: what it takes away is gone already.
 fn takes_away(change: &Change<'_>) -> bool {
-    use Change::{Delete, HashRemove, RenewalEnds, SetRemove, ZSetRemove};
+    use Change::{Delete, HashExpire, HashRemove, RenewalEnds, SetRemove, ZSetRemove};
     use Change::{StreamGroupRemove, StreamRemove, StreamTrim};
-    let is_element = matches!(change, HashRemove { .. } | SetRemove { .. } | ZSetRemove { .. });
+    let is_of_hash = matches!(change, HashRemove { .. } | HashExpire { .. });
+    let is_element = is_of_hash || matches!(change, SetRemove { .. } | ZSetRemove { .. });
     let is_of_stream = matches!(change, StreamRemove { .. } | StreamTrim { .. } | StreamGroupRemove { .. });
     is_element || is_of_stream || matches!(change, Delete | RenewalEnds { .. })
 }
@@ -34,8 +35,17 @@ fn takes_away(change: &Change<'_>) -> bool {
 pub struct Segment {
     entries: Slots,
     expiring: usize,
+    timed: usize,
     removed: Lsn,
     remset: Remset,
+}
+
+/// The part of a segment that is over.
+pub(crate) struct Due {
+    /// Keys, and what of each is over.
+    pub(crate) over: Vec<(Box<[u8]>, Over)>,
+    /// When the next of the others is over.
+    pub(crate) next: Option<UnixMs>,
 }
 
 /// The effect of a change on the numbers of keys and on the due time of a segment.
@@ -45,14 +55,24 @@ pub struct Effect {
     pub keys: i64,
     /// The same for keys with an expiry.
     pub expiring: i64,
-    /// The expiry that the changed entry has now.
-    pub expiry: Option<UnixMs>,
+    /// The same for hashes whose fields have times.
+    pub timed: i64,
+    /// When something of the changed entry is over.
+    pub due: Option<UnixMs>,
 }
 
 impl Effect {
     /// That of an entry that was not there before.
     pub(crate) fn of_new(entry: &Entry) -> Effect {
-        Effect { keys: 1, expiring: entry.expiry().is_some().into(), expiry: entry.expiry() }
+        let (expiring, timed) = (entry.expiry().is_some().into(), entry.is_timed().into());
+        Effect { keys: 1, expiring, timed, due: entry.due() }
+    }
+
+    /// Adds the numbers of another change.
+    pub(crate) fn add(&mut self, other: Effect) {
+        self.keys += other.keys;
+        self.expiring += other.expiring;
+        self.timed += other.timed;
     }
 }
 
@@ -95,6 +115,25 @@ impl Segment {
         self.expiring
     }
 
+    /// How many entries are hashes whose fields have times.
+    pub const fn timed(&self) -> usize {
+        self.timed
+    }
+
+    /// Counts an entry that is there now.
+    #[inline]
+    fn count_in(&mut self, entry: (bool, bool)) {
+        self.expiring += usize::from(entry.0);
+        self.timed += usize::from(entry.1);
+    }
+
+    /// Counts an entry as gone.
+    #[inline]
+    fn count_out(&mut self, entry: (bool, bool)) {
+        self.expiring -= usize::from(entry.0);
+        self.timed -= usize::from(entry.1);
+    }
+
     /// The entries, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> + Clone {
         self.entries.iter()
@@ -128,9 +167,13 @@ impl Segment {
             None => {
                 if let Some(entry) = Entry::create(key, change, lsn) {
                     effect = Effect::of_new(&entry);
-                    self.expiring += usize::from(entry.expiry().is_some());
+                    self.count_in(counted(&entry));
                     self.entries.insert(hash, entry);
                 } else if takes_away(change) {
+                    if let Change::HashExpire { at: Some(_), .. } = change {
+                        // Only a replay comes here: what took the key away is behind it.
+                        retired.lsns.push(lsn);
+                    }
                     self.removed = self.removed.max(lsn);
                 } else {
                     return (effect, false);
@@ -138,7 +181,7 @@ impl Segment {
             }
             Some(place) => {
                 let entry = self.entries.at_mut(place);
-                let expiring = entry.expiry().is_some();
+                let before = counted(entry);
                 let needed = waiting.seeing(entry.lsn());
                 let applied = if needed != 0 {
                     let Ok((applied, version)) = entry.apply_and_keep(change, lsn, retired) else {
@@ -161,17 +204,20 @@ impl Segment {
                     }
                     applied
                 };
-                self.expiring -= usize::from(expiring);
-                effect.expiring = -i64::from(expiring);
+                (effect.expiring, effect.timed) = (-i64::from(before.0), -i64::from(before.1));
                 if applied == Applied::Emptied {
+                    self.count_out(before);
                     self.entries.remove(place).retire(retired);
                     self.removed = self.removed.max(lsn);
                     effect.keys = -1;
                     self.shrink();
                 } else {
-                    effect.expiry = entry.expiry();
-                    self.expiring += usize::from(effect.expiry.is_some());
-                    effect.expiring += i64::from(effect.expiry.is_some());
+                    let after = counted(entry);
+                    effect.due = if after == (false, false) { None } else { entry.due() };
+                    effect.expiring += i64::from(after.0);
+                    effect.timed += i64::from(after.1);
+                    self.count_out(before);
+                    self.count_in(after);
                 }
             }
         }
@@ -184,9 +230,11 @@ impl Segment {
         let before = self.expiring;
         if let Some(place) = self.place_of(hash, key) {
             let entry = self.entries.at_mut(place);
-            self.expiring -= usize::from(entry.expiry().is_some());
+            let expired = entry.expiry().is_some();
             entry.take_over(remains);
-            self.expiring += usize::from(entry.expiry().is_some());
+            let expires = entry.expiry().is_some();
+            self.expiring -= usize::from(expired);
+            self.expiring += usize::from(expires);
         }
         self.expiring as i64 - before as i64
     }
@@ -229,7 +277,7 @@ impl Segment {
     pub(crate) fn insert(&mut self, hash: KeyHash, entry: Entry) -> bool {
         let is_free = self.entries.find(hash, |other| other.key() == entry.key()).is_none();
         if is_free {
-            self.expiring += usize::from(entry.expiry().is_some());
+            self.count_in(counted(&entry));
             self.entries.insert(hash, entry);
         }
         is_free
@@ -259,9 +307,9 @@ impl Segment {
             ..Segment::default()
         };
         for (hash, entry) in moved {
-            let expires = usize::from(entry.expiry().is_some());
-            self.expiring -= expires;
-            target.expiring += expires;
+            let counted = counted(&entry);
+            self.count_out(counted);
+            target.count_in(counted);
             target.entries.insert(hash, entry);
         }
         target.remset = self.remset.split(bit);
@@ -272,28 +320,35 @@ impl Segment {
 
     /// Takes in what `other` has: one step of the table's shrinking.
     pub(super) fn merge(&mut self, other: Segment) {
-        let Segment { entries, expiring, removed, remset } = other;
+        let Segment { entries, expiring, timed, removed, remset } = other;
         self.entries.merge(entries);
         self.expiring += expiring;
+        self.timed += timed;
         self.removed = self.removed.max(removed);
         self.remset.merge(remset);
     }
 
-    /// The keys that are expired at `now`, and the earliest expiry among the others.
-    pub fn expired(&self, now: UnixMs) -> (Vec<Box<[u8]>>, Option<UnixMs>) {
-        let mut due = Vec::new();
-        let mut next = None;
-        if self.expiring == 0 {
-            return (due, next);
+    /// What is over at `now`, of fields at most `fields_max`, and when the rest is.
+    pub(crate) fn over(&self, now: UnixMs, fields_max: usize) -> Due {
+        let mut due = Due { over: Vec::new(), next: None };
+        if self.expiring == 0 && self.timed == 0 {
+            return due;
         }
+        let mut room = fields_max;
         for entry in self.entries.iter() {
-            if entry.is_expired(now) {
-                due.push(entry.key().into());
-            } else if let Some(at) = entry.expiry() {
-                next = Some(next.map_or(at, |next: UnixMs| next.min(at)));
+            let over = entry.over(now, room);
+            if let Some(Over::Fields(fields)) = &over {
+                room -= fields.len();
             }
+            let rest = match &over {
+                None => entry.due(),
+                Some(Over::Fields(fields)) => entry.due_behind(fields.len()),
+                Some(Over::Key | Over::AllFields(_)) => None,
+            };
+            due.next = [due.next, rest].into_iter().flatten().min();
+            due.over.extend(over.map(|over| (entry.key().into(), over)));
         }
-        (due, next)
+        due
     }
 
     /// A key chosen by `random`: uniform but for what a segment with few keys in many slots costs; `None` if
@@ -321,7 +376,15 @@ impl Segment {
         self.entries.assert_invariants();
         let expiring = self.entries.iter().filter(|entry| entry.expiry().is_some()).count();
         assert_eq!(expiring, self.expiring, "the count of expiring entries is exact");
+        let timed = self.entries.iter().filter(|entry| entry.is_timed()).count();
+        assert_eq!(timed, self.timed, "the count of hashes whose fields have times is exact");
     }
+}
+
+/// As what an entry counts: whether it has an expiry, and fields with times.
+#[inline]
+fn counted(entry: &Entry) -> (bool, bool) {
+    (entry.expiry().is_some(), entry.is_timed())
 }
 
 #[cfg(test)]

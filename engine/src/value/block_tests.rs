@@ -162,7 +162,7 @@ fn blocks_with_lsns_of_impossible_width_are_refused() {
     }
     let no_payload = Block::new(&Header { narrow: true, ..Header::new(Kind::Hash, Lsn(1)) }, KEY, &[]);
     assert!(Body::from_stored(no_payload.as_bytes(), Lsn(9)).is_err());
-    assert!(Body::from_stored_nodes(no_payload.as_bytes(), &[], Lsn(9)).is_err());
+    assert!(Body::from_stored_nodes(no_payload.as_bytes(), &[], &[], Lsn(9)).is_err());
 }
 
 #[test]

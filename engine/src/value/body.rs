@@ -15,12 +15,13 @@ use super::stream::{self, element, order};
 use super::string::WHOLE_BYTES_MAX;
 use super::thin::Either;
 use super::thin::Which::{Large, Small};
+use super::timed::Times;
 use super::tree::{Link, Order, Tree};
 use super::zset::ZSetTrees;
 use super::{
     HashRef, ListRef, SetRef, StreamRef, ValueRef, ZSetRef, elements_of, hash, image, limits, list, set, zset,
 };
-use crate::record::{BYTES_MAX, Kind, Lsn, Made, Side};
+use crate::record::{BYTES_MAX, Kind, Lsn, Made, Side, UnixMs};
 
 /// Bytes from which on an allocation is freed elsewhere: giving it back to the system takes time.
 const BLOCK_BYTES_LARGE: usize = 256 << 10;
@@ -116,10 +117,32 @@ impl Body {
         if kind == Kind::Json {
             return (1..=BYTES_MAX).contains(&image.len()).then(|| Body::string(header, key, image));
         }
-        let (count, packed) = image::pack(kind, image, lsn).ok()?;
+        let (count, packed, has_times) = image::pack(kind, image, lsn).ok()?;
         if kind == Kind::Stream {
             return Body::stream(key, header, image);
         }
+        let mut body = Body::of_elements(key, header, image, (count, packed))?;
+        if has_times {
+            for item in image::decode(kind, image).flatten() {
+                match item.time {
+                    Some(at) => _ = body.put_time(item.name, at, lsn),
+                    // The last of those with one name counts.
+                    None => _ = body.remove_time(item.name),
+                }
+            }
+        }
+        Some(body)
+    }
+
+    /// The collection of an image, without the times of fields; `packed` are its elements, and how many they
+    /// are. `None` as `from_image`.
+    fn of_elements(
+        key: &[u8],
+        header: &Header,
+        image: &[u8],
+        (count, packed): (usize, Vec<u8>),
+    ) -> Option<Body> {
+        let (kind, lsn) = (header.kind, header.lsn);
         let mut body = Body::empty(header, key);
         let items = image::decode(kind, image).flatten();
         if count > PACKED_COUNT_MAX || packed.len() > PACKED_BYTES_MAX {
@@ -291,7 +314,7 @@ impl Body {
             Kind::List => ValueRef::List(ListRef { form: packed_form(block) }),
             Kind::Set => ValueRef::Set(SetRef { form: packed_form(block) }),
             Kind::ZSet => ValueRef::ZSet(ZSetRef { index: packed_form(block), ranking: packed_form(block) }),
-            Kind::Hash => ValueRef::Hash(HashRef { form: packed_form(block) }),
+            Kind::Hash => ValueRef::Hash(HashRef::of(packed_form(block))),
             Kind::Stream => ValueRef::Stream(StreamRef { form: packed_form(block) }),
         }
     }
@@ -304,10 +327,40 @@ impl Body {
             return None;
         }
         match self.nodes() {
-            None => Some(HashRef { form: packed_form(block) }),
-            Some(Nodes::Hash(tree)) => Some(HashRef { form: Form::Tree(tree) }),
+            None => Some(HashRef::of(packed_form(block))),
+            Some(Nodes::Hash(tree)) => Some(HashRef::of(Form::Tree(tree))),
+            Some(Nodes::TimedHash(hash)) => Some(HashRef::timed(hash)),
             Some(_) => None,
         }
+    }
+
+    /// The times of fields, if this is a hash that has some.
+    #[inline]
+    pub(crate) fn times(&self) -> Option<&Times> {
+        self.nodes().and_then(Nodes::times)
+    }
+
+    /// Whether at `now` the times of all fields are over, if this is a hash whose fields have times.
+    #[inline]
+    pub(crate) fn is_spent(&self, now: UnixMs) -> bool {
+        matches!(self.nodes(), Some(Nodes::TimedHash(hash)) if hash.is_spent(now))
+    }
+
+    /// Gives a field a time; the `Lsn` of the one that it had. `None`, and nothing has changed, if the field
+    /// is not there. REQUIRES: this is a hash.
+    pub(crate) fn put_time(&mut self, field: &[u8], at: UnixMs, lsn: Lsn) -> Option<Option<Lsn>> {
+        self.hash()?.form.find(field)?;
+        if self.nodes().is_none() {
+            self.unpack();
+        }
+        let (_, nodes) = self.parts_mut();
+        nodes.map(|nodes| nodes.put_time(field, at, lsn))
+    }
+
+    /// Takes away the time of a field, if it has one; its `Lsn`.
+    #[inline]
+    pub(crate) fn remove_time(&mut self, field: &[u8]) -> Option<Lsn> {
+        self.parts_mut().1?.remove_time(field)
     }
 
     /// Gives a field a value; the `Lsn` that it had.
@@ -315,6 +368,7 @@ impl Body {
         let (block, nodes) = self.parts_mut();
         let old = match nodes {
             Some(Nodes::Hash(tree)) => tree.put(field, value, lsn),
+            Some(Nodes::TimedHash(hash)) => hash.fields.put(field, value, lsn),
             _ => hash::put(&mut block.packed(), field, value, lsn),
         };
         self.settle(field, value);

@@ -1,16 +1,30 @@
 //! Hashes: fields with values, each with the `Lsn` of its newest record.
+//!
+//! A field may have a time (`timed`). It is there until somebody takes it out, also when its time is over:
+//! who shows a hash to others says by [`HashRef::at`] what time it is.
 
 use super::Scanned;
 use super::form::Form;
 use super::packed::{self, Buffer, HASH, Item, Layout, Varint};
 use super::scattered::{ByPosition, HashOrder};
+use super::timed::{TimedHash, Times};
 use super::tree::Tree;
-use crate::record::Lsn;
+use crate::record::{Lsn, UnixMs};
+use std::ops::Range;
 
-/// A hash, borrowed from its entry.
+/// How often a field is drawn again at random whose time is over.
+const DRAWS: u64 = 32;
+/// An odd factor that spreads the bits of a random number: 2^64 by the golden ratio.
+const DRAW_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// A hash, borrowed from its entry. It shows all fields, unless [`HashRef::at`] has it hide some.
 #[derive(Clone, Copy)]
 pub struct HashRef<'a> {
     pub(crate) form: Form<'a, HashOrder>,
+    /// The times of fields, if one has any.
+    times: Option<&'a Times>,
+    /// Fields are hidden whose time is before this.
+    now: UnixMs,
 }
 
 fn pair<'a>(item: Item<'a>) -> (&'a [u8], &'a [u8]) {
@@ -18,16 +32,56 @@ fn pair<'a>(item: Item<'a>) -> (&'a [u8], &'a [u8]) {
 }
 
 impl<'a> HashRef<'a> {
-    /// How many fields there are; never 0.
+    /// A hash without times.
+    #[inline]
+    pub(crate) fn of(form: Form<'a, HashOrder>) -> HashRef<'a> {
+        HashRef { form, times: None, now: 0 }
+    }
+
+    /// A hash with times.
+    pub(crate) fn timed(hash: &'a TimedHash) -> HashRef<'a> {
+        HashRef { form: Form::Tree(&hash.fields), times: Some(&hash.times), now: 0 }
+    }
+
+    /// The hash without the fields whose time is over at `now`.
+    #[inline]
+    pub fn at(self, now: UnixMs) -> HashRef<'a> {
+        HashRef { now, ..self }
+    }
+
+    /// Whether a field is shown.
+    #[inline]
+    fn shows(&self, field: &[u8]) -> bool {
+        self.times.and_then(|times| times.get(field)).is_none_or(|(at, _)| at >= self.now)
+    }
+
+    /// How many fields there are; 0 only if all are hidden.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
+        self.form.len() - self.times.map_or(0, |times| times.count_over(self.now))
+    }
+
+    /// How many places [`HashRef::iter_range`] goes through: as many as fields, hidden ones included.
+    pub fn places(&self) -> usize {
         self.form.len()
     }
 
     /// The value of a field.
     #[inline]
     pub fn get(&self, field: &[u8]) -> Option<&'a [u8]> {
-        self.form.find(field).map(|item| item.value)
+        let value = self.form.find(field).map(|item| item.value)?;
+        (self.times.is_none() || self.shows(field)).then_some(value)
+    }
+
+    /// The time of a field that has one, and is shown.
+    pub fn time(&self, field: &[u8]) -> Option<UnixMs> {
+        let (at, _) = self.times?.get(field)?;
+        (at >= self.now).then_some(at)
+    }
+
+    /// Whether any field has a time, hidden ones included.
+    pub fn has_times(&self) -> bool {
+        self.times.is_some()
     }
 
     /// Hands each field with its value to `work`, in no order that means anything: `iter` for who has
@@ -45,24 +99,45 @@ impl<'a> HashRef<'a> {
 
     /// The fields with their values, in no order that means anything.
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        self.iter_from(0)
+        self.iter_range(0..usize::MAX)
     }
 
-    /// As `iter`, behind the first `index` of them.
-    pub fn iter_from(&self, index: usize) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        self.form.walk_from(index).map(pair)
+    /// As `iter`, of those at these places. Hidden ones have places, too.
+    pub fn iter_range(&self, range: Range<usize>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let hash = *self;
+        let places = self.form.walk_from(range.start).take(range.len());
+        places.filter(move |item| hash.times.is_none() || hash.shows(item.name)).map(pair)
+    }
+
+    /// As `iter`, with the time of each field that has one.
+    pub fn iter_timed(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8], Option<UnixMs>)> + use<'a> {
+        let hash = *self;
+        self.iter().map(move |(field, value)| (field, value, hash.time(field)))
     }
 
     /// One step of a scan: about `count` fields from `cursor`, and the cursor to go on with, 0 at the end. A
     /// field that is there during the whole scan is returned at least once, however the hash changes
     /// meanwhile.
     pub fn scan(&self, cursor: u64, count: usize) -> Scanned<(&'a [u8], &'a [u8])> {
-        self.form.scan(cursor, count, pair)
+        let (next, mut found) = self.form.scan(cursor, count, pair);
+        if self.times.is_some() {
+            found.retain(|(field, _)| self.shows(field));
+        }
+        (next, found)
     }
 
-    /// A field, chosen by a uniform random number.
+    /// A field, chosen by a uniform random number; `None` if all are hidden. Where most are hidden, those
+    /// behind a run of hidden ones are chosen more often.
     pub fn sample(&self, random: u64) -> Option<(&'a [u8], &'a [u8])> {
-        self.form.sample(random).map(pair)
+        if self.times.is_none() {
+            return self.form.sample(random).map(pair);
+        }
+        let draw = |turn: u64| (random ^ turn).wrapping_mul(DRAW_FACTOR).rotate_left(32) ^ random;
+        let randoms = std::iter::once(random).chain((1..DRAWS).map(draw));
+        let mut drawn = randoms.filter_map(|random| self.form.sample(random).map(pair));
+        let shown = drawn.find(|(field, _)| self.shows(field));
+        let from = super::scale(random, self.form.len());
+        shown.or_else(|| self.iter_range(from..usize::MAX).chain(self.iter()).next())
     }
 }
 

@@ -3,15 +3,22 @@
 //! ```text
 //! list, set:   [varint length][element] …
 //! hash:        [varint length][field][varint length][value] …
+//!              of a field with a time:  [varint length + 2^30][field][varint length][value]
+//!                                       [Unix milliseconds, 8 bytes little-endian]
 //! stream:      as a hash: the names of its elements, and their values
 //! sorted set:  [varint length][member][score, 8 bytes little-endian] …
 //! ```
 
 use super::ValueRef;
 use super::packed::{Varint, lsn_bytes};
-use super::run::checked_run;
+use super::run::{checked_length, checked_run};
 use super::stream::element;
-use crate::record::{BYTES_MAX, Kind, Lsn};
+use crate::record::{BYTES_MAX, FIELD_TIME_MAX, Kind, Lsn, UnixMs};
+
+/// What the length of a field is more where a time follows the value.
+const TIMED: usize = 1 << 30;
+
+const _: () = assert!(BYTES_MAX < TIMED, "no field is so long");
 
 /// Builds an image element by element.
 pub struct ImageBuilder {
@@ -38,6 +45,17 @@ impl ImageBuilder {
         debug_assert!(matches!(self.kind, Kind::Hash | Kind::Stream));
         self.push_run(field);
         self.push_run(value);
+        self.len += 1;
+    }
+
+    /// Adds a field of a hash, and its time if it has one. REQUIRES: that is at most [`FIELD_TIME_MAX`].
+    pub fn push_timed(&mut self, field: &[u8], value: &[u8], time: Option<UnixMs>) {
+        let Some(time) = time else { return self.push_field(field, value) };
+        debug_assert_eq!(self.kind, Kind::Hash);
+        self.bytes.extend_from_slice(Varint::new(field.len() + TIMED).as_slice());
+        self.bytes.extend_from_slice(field);
+        self.push_run(value);
+        self.bytes.extend_from_slice(&time.to_le_bytes());
         self.len += 1;
     }
 
@@ -91,7 +109,7 @@ pub fn elements_of(value: ValueRef<'_>) -> Vec<u8> {
             set.finish()
         }
         ValueRef::Hash(fields) => {
-            fields.iter().for_each(|(field, value)| hash.push_field(field, value));
+            fields.iter_timed().for_each(|(field, value, time)| hash.push_timed(field, value, time));
             hash.finish()
         }
         ValueRef::Stream(elements) => {
@@ -125,12 +143,14 @@ pub struct ImageItem<'a> {
     pub value: &'a [u8],
     /// A sorted set's score, never NaN; 0 for other kinds.
     pub score: f64,
+    /// The time of a field of a hash, if it has one, at most [`FIELD_TIME_MAX`].
+    pub time: Option<UnixMs>,
 }
 
-/// The packed elements that an image stands for, in its order, and how many they are; a name may be there
-/// twice.
-pub(crate) fn pack(kind: Kind, bytes: &[u8], lsn: Lsn) -> Result<(usize, Vec<u8>), ImageError> {
-    let (mut packed, mut count) = (Vec::new(), 0);
+/// The packed elements that an image stands for, in its order, how many they are, and whether any has a
+/// time; a name may be there twice.
+pub(crate) fn pack(kind: Kind, bytes: &[u8], lsn: Lsn) -> Result<(usize, Vec<u8>, bool), ImageError> {
+    let (mut packed, mut count, mut has_times) = (Vec::new(), 0, false);
     let lsn = lsn_bytes(lsn);
     let mut push = |parts: &[&[u8]]| parts.iter().for_each(|part| packed.extend_from_slice(part));
     for item in decode(kind, bytes) {
@@ -146,9 +166,10 @@ pub(crate) fn pack(kind: Kind, bytes: &[u8], lsn: Lsn) -> Result<(usize, Vec<u8>
         if matches!(kind, Kind::Hash | Kind::Stream) {
             push(&[value_len.as_slice(), item.value]);
         }
+        has_times |= item.time.is_some();
         count += 1;
     }
-    Ok((count, packed))
+    Ok((count, packed, has_times))
 }
 
 /// Reads an image that may be anything; stops behind the first error.
@@ -165,11 +186,13 @@ pub fn decode(kind: Kind, bytes: &[u8]) -> ImageItems<'_> {
 
 impl<'a> ImageItems<'a> {
     fn item(&mut self) -> Option<ImageItem<'a>> {
-        let mut item = ImageItem { name: self.run()?, value: &[], score: 0.0 };
+        if self.kind == Kind::Hash {
+            return self.field();
+        }
+        let mut item = ImageItem { name: self.run()?, value: &[], score: 0.0, time: None };
         match self.kind {
-            Kind::String | Kind::Json => return None,
+            Kind::String | Kind::Json | Kind::Hash => return None,
             Kind::List | Kind::Set => {}
-            Kind::Hash => item.value = self.run()?,
             Kind::Stream => {
                 item.value = self.run()?;
                 return element::is_sound(item.name, item.value).then_some(item);
@@ -181,6 +204,22 @@ impl<'a> ImageItems<'a> {
             }
         }
         (!item.score.is_nan()).then_some(item)
+    }
+
+    /// A field of a hash.
+    fn field(&mut self) -> Option<ImageItem<'a>> {
+        let (length, start) = checked_length(self.bytes, self.at)?;
+        let (is_timed, length) = (length & TIMED != 0, length & !TIMED);
+        let name = self.bytes.get(start..)?.get(..length).filter(|name| name.len() <= BYTES_MAX)?;
+        self.at = start + length;
+        let mut item = ImageItem { name, value: self.run()?, score: 0.0, time: None };
+        if is_timed {
+            let time = self.bytes.get(self.at..)?.first_chunk()?;
+            self.at += time.len();
+            item.time = Some(UnixMs::from_le_bytes(*time)).filter(|time| *time <= FIELD_TIME_MAX);
+            item.time?;
+        }
+        Some(item)
     }
 
     fn run(&mut self) -> Option<&'a [u8]> {

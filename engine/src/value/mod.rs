@@ -30,6 +30,7 @@ pub(crate) mod stored;
 pub mod stream;
 pub(crate) mod string;
 pub(crate) mod thin;
+pub(crate) mod timed;
 pub(crate) mod tree;
 pub mod zset;
 
@@ -45,6 +46,7 @@ pub use stream::StreamRef;
 pub use string::StringRef;
 pub use zset::ZSetRef;
 
+use crate::record::UnixMs;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::LazyLock;
 
@@ -68,6 +70,14 @@ pub enum ValueRef<'a> {
 }
 
 impl<'a> ValueRef<'a> {
+    /// The value without the fields of a hash whose time is over at `now`.
+    pub fn at(self, now: UnixMs) -> ValueRef<'a> {
+        match self {
+            ValueRef::Hash(hash) => ValueRef::Hash(hash.at(now)),
+            other => other,
+        }
+    }
+
     /// The bytes of a value that is one run of them.
     pub fn bytes(self) -> Option<StringRef<'a>> {
         match self {

@@ -14,7 +14,7 @@ use super::nodes::Nodes;
 use super::stored::Stored;
 use super::stream::{Pending, StreamId, element};
 use super::string::WHOLE_BYTES_MAX;
-use super::zset::compare;
+use super::zset::{ZSetTrees, compare};
 use super::{ValueRef, elements_of, packed, position_of};
 use crate::record::{Change, Kind, Lsn, Side};
 use crate::table::{Applied, Entry, Retired};
@@ -103,17 +103,32 @@ pub(crate) fn assert_nodes(nodes: &Nodes) {
             packed::items(packed::HASH, left).all(|item| *item.name < **separator)
                 && packed::items(packed::HASH, right).all(|item| *item.name >= **separator)
         }),
-        Nodes::ZSet(trees) => {
-            trees.index.assert_invariants(&by_position::<14, false>);
-            trees.ranking.assert_invariants(&|left, separator, right| {
-                let against = |item: packed::Item<'_>| {
-                    compare((item.score(), item.name), (separator.score, &separator.member))
-                };
-                packed::items(packed::RANKED, left).all(|item| against(item).is_lt())
-                    && packed::items(packed::RANKED, right).all(|item| against(item).is_ge())
-            });
+        Nodes::ZSet(trees) => assert_ranked(trees),
+        Nodes::TimedHash(hash) => {
+            hash.fields.assert_invariants(&by_position::<6, true>);
+            assert_ranked(hash.times.trees());
+            assert!(hash.times.len() > 0, "a hash without times has no place for them");
+            for (field, at) in hash.times.iter() {
+                let (found, lsn) = hash.times.get(field).unwrap();
+                assert_eq!(at, found, "both trees have the same times");
+                let of_field = hash.fields.find(field).expect("a time is of a field that is there").lsn();
+                assert!(lsn >= of_field, "a time is not older than its field");
+            }
         }
     }
+}
+
+fn assert_ranked(trees: &ZSetTrees) {
+    trees.index.assert_invariants(&|left, separator, right| {
+        packed::items(packed::ZSET, left).all(|item| position_of(item.name) < *separator)
+            && packed::items(packed::ZSET, right).all(|item| position_of(item.name) >= *separator)
+    });
+    trees.ranking.assert_invariants(&|left, separator, right| {
+        let against =
+            |item: packed::Item<'_>| compare((item.score(), item.name), (separator.score, &separator.member));
+        packed::items(packed::RANKED, left).all(|item| against(item).is_lt())
+            && packed::items(packed::RANKED, right).all(|item| against(item).is_ge())
+    });
 }
 
 fn hash_check(subject: &Subject, model: &HashMap<Vec<u8>, (Vec<u8>, Lsn)>) {
@@ -252,7 +267,10 @@ pub(super) fn through_a_file(entry: &Entry) -> Entry {
             let mut leaves = Vec::new();
             nodes.for_each_stored_leaf(&mut |leaf| leaves.push(leaf.to_vec()));
             let leaves: Vec<&[u8]> = leaves.iter().map(Vec::as_slice).collect();
-            Entry::from_stored_nodes(head, &leaves, entry.lsn()).unwrap()
+            let mut times = Vec::new();
+            nodes.for_each_stored_time(&mut |leaf| times.push(leaf.to_vec()));
+            let times: Vec<&[u8]> = times.iter().map(Vec::as_slice).collect();
+            Entry::from_stored_nodes(head, &leaves, &times, entry.lsn()).unwrap()
         }
     }
 }

@@ -11,10 +11,11 @@ use super::set::SetRef;
 use super::stream::StreamRef;
 use super::stream::order::{self, STREAM, StreamOrder};
 use super::string::StringRef;
+use super::timed::{TimedHash, Times};
 use super::tree::{Link, Order, Tree};
 use super::zset::{ZSetRef, ZSetTrees};
 use super::{ValueRef, scattered};
-use crate::record::{Kind, Lsn};
+use crate::record::{Kind, Lsn, UnixMs};
 
 /// Bytes of elements that stay packed.
 pub(crate) const PACKED_BYTES_MAX: usize = 2048;
@@ -29,8 +30,14 @@ pub(crate) enum Nodes {
     Set(Tree<SetOrder>),
     ZSet(ZSetTrees),
     Hash(Tree<HashOrder>),
+    TimedHash(TimedHash),
     Stream(Tree<StreamOrder>),
 }
+
+const _: () = assert!(
+    size_of::<TimedHash>() <= size_of::<ZSetTrees>(),
+    "large values without times are no larger because others have some"
+);
 
 impl Nodes {
     /// Packed elements as nodes; `None` for a string or a document, which has no elements. Of elements with
@@ -53,7 +60,7 @@ impl Nodes {
             Nodes::List(_) => kind == Kind::List,
             Nodes::Set(_) => kind == Kind::Set,
             Nodes::ZSet(_) => kind == Kind::ZSet,
-            Nodes::Hash(_) => kind == Kind::Hash,
+            Nodes::Hash(_) | Nodes::TimedHash(_) => kind == Kind::Hash,
             Nodes::Stream(_) => kind == Kind::Stream,
         }
     }
@@ -66,6 +73,7 @@ impl Nodes {
             Nodes::Set(tree) => tree.len(),
             Nodes::ZSet(trees) => trees.index.len(),
             Nodes::Hash(tree) => tree.len(),
+            Nodes::TimedHash(hash) => hash.fields.len(),
             Nodes::Stream(tree) => tree.len(),
         }
     }
@@ -79,6 +87,7 @@ impl Nodes {
                 Nodes::Set(tree) => tree.bytes(),
                 Nodes::ZSet(trees) => trees.index.bytes() + trees.ranking.bytes(),
                 Nodes::Hash(tree) => tree.bytes(),
+                Nodes::TimedHash(hash) => hash.fields.bytes() + hash.times.bytes(),
                 Nodes::Stream(tree) => tree.bytes(),
             }
     }
@@ -92,6 +101,7 @@ impl Nodes {
                 Nodes::Set(tree) => tree.bytes_about(),
                 Nodes::ZSet(trees) => trees.index.bytes_about() + trees.ranking.bytes_about(),
                 Nodes::Hash(tree) => tree.bytes_about(),
+                Nodes::TimedHash(hash) => hash.fields.bytes_about() + hash.times.bytes_about(),
                 Nodes::Stream(tree) => tree.bytes_about(),
             }
     }
@@ -105,18 +115,66 @@ impl Nodes {
                 index: Form::Tree(&trees.index),
                 ranking: Form::Tree(&trees.ranking),
             }),
-            Nodes::Hash(tree) => ValueRef::Hash(HashRef { form: Form::Tree(tree) }),
+            Nodes::Hash(tree) => ValueRef::Hash(HashRef::of(Form::Tree(tree))),
+            Nodes::TimedHash(hash) => ValueRef::Hash(HashRef::timed(hash)),
             Nodes::Stream(tree) => ValueRef::Stream(StreamRef { form: Form::Tree(tree) }),
         }
     }
 
-    /// Takes out an element by its name; the `Lsn` that it had.
+    /// The times of a hash that has some.
+    #[inline]
+    pub(crate) fn times(&self) -> Option<&Times> {
+        match self {
+            Nodes::TimedHash(hash) => Some(&hash.times),
+            _ => None,
+        }
+    }
+
+    /// Gives a field of a hash a time; the `Lsn` of the one that it had. REQUIRES: the field is there.
+    pub(crate) fn put_time(&mut self, field: &[u8], at: UnixMs, lsn: Lsn) -> Option<Lsn> {
+        match self {
+            Nodes::TimedHash(hash) => hash.times.put(field, at, lsn),
+            Nodes::Hash(tree) => {
+                let fields = std::mem::replace(tree, Tree::of(Vec::new()));
+                let times = Box::new(Times::of(field, at, lsn));
+                *self = Nodes::TimedHash(TimedHash { fields, times });
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Gives fields their times, packed as `Times::build` takes them. REQUIRES: they are there, and none has
+    /// one yet.
+    pub(crate) fn put_times(&mut self, packed: &[u8]) {
+        let times = Times::build(packed);
+        if let Nodes::Hash(tree) = self
+            && times.len() > 0
+        {
+            let fields = std::mem::replace(tree, Tree::of(Vec::new()));
+            *self = Nodes::TimedHash(TimedHash { fields, times: Box::new(times) });
+        }
+    }
+
+    /// Takes away the time of a field; its `Lsn`.
+    pub(crate) fn remove_time(&mut self, field: &[u8]) -> Option<Lsn> {
+        let Nodes::TimedHash(hash) = self else { return None };
+        let old = hash.times.remove(field);
+        if hash.times.len() == 0 {
+            let fields = std::mem::replace(&mut hash.fields, Tree::of(Vec::new()));
+            *self = Nodes::Hash(fields);
+        }
+        old
+    }
+
+    /// Takes out an element by its name; the `Lsn` that it had. REQUIRES: a field has no time.
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Lsn> {
         match self {
             Nodes::String(_) | Nodes::List(_) => None,
             Nodes::Set(tree) => tree.remove(name),
             Nodes::ZSet(trees) => trees.remove(name),
             Nodes::Hash(tree) => tree.remove(name),
+            Nodes::TimedHash(hash) => hash.fields.remove(name),
             Nodes::Stream(tree) => tree.remove(name),
         }
     }
@@ -127,6 +185,10 @@ impl Nodes {
             Nodes::Set(tree) => visit_lsns(tree, visit),
             Nodes::ZSet(trees) => visit_lsns(&trees.index, visit),
             Nodes::Hash(tree) => visit_lsns(tree, visit),
+            Nodes::TimedHash(hash) => {
+                visit_lsns(&hash.fields, visit);
+                hash.times.for_each_lsn(visit);
+            }
             Nodes::Stream(tree) => order::for_each_lsn(std::slice::from_ref(&tree.root), visit),
         }
     }

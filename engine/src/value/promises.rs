@@ -73,6 +73,10 @@ fn addresses(entry: &Entry) -> HashSet<usize> {
         Nodes::List(tree) => tree.addresses(),
         Nodes::Set(tree) => tree.addresses(),
         Nodes::Hash(tree) => tree.addresses(),
+        Nodes::TimedHash(hash) => {
+            let times = hash.times.trees();
+            &(&hash.fields.addresses() | &times.index.addresses()) | &times.ranking.addresses()
+        }
         Nodes::ZSet(trees) => &trees.index.addresses() | &trees.ranking.addresses(),
         Nodes::Stream(tree) => tree.addresses(),
     }

@@ -3,7 +3,8 @@
 //! ```text
 //!   in one allocation   the block (see `block.rs`), payload included
 //!   in nodes            the block without payload; the leaves, one behind the other; of a sorted set those
-//!                       of the index, from which the ranking follows; of a string pieces of any length
+//!                       of the index, from which the ranking follows; of a string pieces of any length;
+//!                       of a hash whose fields have times also the leaves of these, as of a sorted set
 //! ```
 //!
 //! A checksum of the file says that the bytes are those that were written; the checks here are for files that
@@ -15,11 +16,11 @@ use super::block::Block;
 use super::body::Body;
 use super::chunks::Chunks;
 use super::nodes::Nodes;
-use super::packed::{self, Layout, SCORE_BYTES, layout_of};
+use super::packed::{self, Layout, SCORE_BYTES, ZSET, layout_of};
 use super::run::checked_run;
 use super::stream::order;
 use super::string::WHOLE_BYTES_MAX;
-use crate::record::{BYTES_MAX, Kind, Lsn};
+use crate::record::{BYTES_MAX, FIELD_TIME_MAX, Kind, Lsn};
 
 /// How an entry is stored.
 pub(crate) enum Stored<'a> {
@@ -71,11 +72,17 @@ impl Body {
         Ok(Body::of_block(block))
     }
 
-    /// The body of a block and the leaves of its nodes, with nothing newer than `cut`.
-    pub(crate) fn from_stored_nodes(head: &[u8], leaves: &[&[u8]], cut: Lsn) -> Result<Body, NotStored> {
+    /// The body of a block, the leaves of its nodes, and those of the times of fields, with nothing newer
+    /// than `cut`.
+    pub(crate) fn from_stored_nodes(
+        head: &[u8],
+        leaves: &[&[u8]],
+        times: &[&[u8]],
+        cut: Lsn,
+    ) -> Result<Body, NotStored> {
         let block = checked_block(head, cut)?;
         let kind = block.kind();
-        if !block.payload().is_empty() {
+        if !block.payload().is_empty() || kind != Kind::Hash && !times.is_empty() {
             return Err(NotStored::NoEntry);
         }
         if kind.is_bytes() {
@@ -88,11 +95,34 @@ impl Body {
         }
         let elements = leaves.concat();
         let count = check_items(layout_of(kind), &elements, cut)?;
-        let nodes = Nodes::build(kind, &elements).ok_or(NotStored::NoEntry)?;
+        let mut nodes = Nodes::build(kind, &elements).ok_or(NotStored::NoEntry)?;
         // A name that is there twice is no set.
-        let is_collection = count > 0 && nodes.count() == count;
-        is_collection.then(|| Body::of_nodes(block, nodes)).ok_or(NotStored::NoEntry).and_then(checked_stream)
+        if count == 0 || nodes.count() != count {
+            return Err(NotStored::NoEntry);
+        }
+        if !times.is_empty() {
+            put_times(&mut nodes, &times.concat(), cut)?;
+        }
+        checked_stream(Body::of_nodes(block, nodes))
     }
+}
+
+/// Gives fields of a hash the times that a file has of them.
+fn put_times(nodes: &mut Nodes, times: &[u8], cut: Lsn) -> Result<(), NotStored> {
+    let count = check_items(ZSET, times, cut)?;
+    let ValueRef::Hash(hash) = nodes.value() else { return Err(NotStored::NoEntry) };
+    let is_sound = |item: packed::Item<'_>| {
+        let at = item.score();
+        let is_time = at.trunc() == at && (0.0..=FIELD_TIME_MAX as f64).contains(&at);
+        // A record of the time that is older than that of the field would have been ended by it.
+        is_time && hash.form.find(item.name).is_some_and(|field| field.lsn() <= item.lsn())
+    };
+    if count == 0 || !packed::items(ZSET, times).all(is_sound) {
+        return Err(NotStored::NoEntry);
+    }
+    nodes.put_times(times);
+    let is_each_once = nodes.times().is_some_and(|times| times.len() == count);
+    is_each_once.then_some(()).ok_or(NotStored::NoEntry)
 }
 
 impl Nodes {
@@ -104,7 +134,15 @@ impl Nodes {
             Nodes::Set(tree) => tree.for_each_leaf(visit),
             Nodes::ZSet(trees) => trees.index.for_each_leaf(visit),
             Nodes::Hash(tree) => tree.for_each_leaf(visit),
+            Nodes::TimedHash(hash) => hash.fields.for_each_leaf(visit),
             Nodes::Stream(tree) => tree.for_each_leaf(visit),
+        }
+    }
+
+    /// Calls `visit` with the times of fields leaf by leaf, if there are any.
+    pub(crate) fn for_each_stored_time(&self, visit: &mut impl FnMut(&[u8])) {
+        if let Some(times) = self.times() {
+            times.for_each_leaf(visit);
         }
     }
 }

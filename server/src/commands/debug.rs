@@ -289,7 +289,7 @@ fn digest<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError>
         all.mix(&u32::from(db).to_be_bytes());
         cx.keys.scan(db, 0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
             if !entry.is_expired(now) {
-                all.merge(&of_entry(entry, true));
+                all.merge(&of_entry(entry, now, true));
             }
         })?;
     }
@@ -301,7 +301,7 @@ fn digest<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError>
 fn digest_value<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     cx.reply.array(args.len() - 2);
     for key in args.tail(2) {
-        let digest = cx.entry(key).map(|entry| of_entry(entry, false)).unwrap_or_default();
+        let digest = cx.entry(key).map(|entry| of_entry(entry, cx.now(), false)).unwrap_or_default();
         cx.reply.simple(digest.to_string());
     }
     Ok(())

@@ -9,7 +9,7 @@ use std::fmt;
 
 use sha1_smol::Sha1;
 use tarn_engine::Entry;
-use tarn_engine::record::Kind;
+use tarn_engine::record::{Kind, UnixMs};
 use tarn_engine::value::ValueRef;
 use tarn_engine::value::stream::StreamId;
 use tarn_resp::format_double;
@@ -71,14 +71,14 @@ const fn number_of(kind: Kind) -> u32 {
     }
 }
 
-/// The digest of an entry's value, and of its key if `with_key`.
-pub fn of_entry(entry: &Entry, with_key: bool) -> Digest {
+/// The digest of an entry's value as of `now`, and of its key if `with_key`.
+pub fn of_entry(entry: &Entry, now: UnixMs, with_key: bool) -> Digest {
     let mut digest = Digest::default();
     if with_key {
         digest.mix(entry.key());
     }
     digest.mix(&number_of(entry.kind()).to_be_bytes());
-    match entry.value() {
+    match entry.value().at(now) {
         ValueRef::String(value) | ValueRef::Json(value) => digest.mix_pieces(value.pieces(0..value.len())),
         ValueRef::List(list) => list.iter_from(0).for_each(|element| digest.mix(element)),
         ValueRef::Set(set) => set.iter().for_each(|member| digest.add(member)),
@@ -99,8 +99,13 @@ pub fn of_entry(entry: &Entry, with_key: bool) -> Digest {
             }
         }
         ValueRef::Hash(hash) => {
-            for (field, value) in hash.iter() {
-                digest.merge(&Digest::of_parts(&[field, value]));
+            for (field, value, time) in hash.iter_timed() {
+                let mut of_field = Digest::of_parts(&[field, value]);
+                if time.is_some() {
+                    // Of no account when, as of a key.
+                    of_field.add(b"!!hexpire!!");
+                }
+                digest.merge(&of_field);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Hash commands. Random fields are in `random`, `HSCAN` is in `element_scans`.
 
 use tarn_engine::Entry;
-use tarn_engine::record::{Change, Kind};
+use tarn_engine::record::{Bytes, Change, Kind};
 use tarn_engine::value::{HashRef, ValueRef};
 use tarn_resp::{Args, Writer};
 
@@ -137,12 +137,18 @@ fn write_value(cx: &mut Context<'_, '_>, hash: Option<HashRef<'_>>, field: &[u8]
 
 fn hgetall<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let entry = cx.entry_of(args.at(1), Kind::Hash)?;
-    cx.reply.map(entry.map_or(0, Entry::count));
+    let fields = fields_of(cx, entry);
+    cx.reply.map(fields);
     reply_fields(cx, entry, |reply, field, value| {
         reply.bulk(field);
         reply.bulk(value);
     });
     Ok(())
+}
+
+/// How many fields of a hash are shown.
+fn fields_of(cx: &Context<'_, '_>, entry: Option<&Entry>) -> usize {
+    entry.and_then(Entry::hash).map_or(0, |hash| hash.at(cx.now()).len())
 }
 
 /// Writes each field of a hash with its value by `write`.
@@ -153,9 +159,11 @@ fn reply_fields(
     write: impl Fn(&mut Writer<'_>, &[u8], &[u8]) + 'static,
 ) {
     let Some(entry) = entry else { return };
+    let now = cx.now();
     cx.reply_elements(entry, 0..entry.count(), move |reply, value, range| {
         if let ValueRef::Hash(hash) = value {
-            let fields = hash.iter_from(range.start).take(range.len());
+            // Fields that are hidden have places, too.
+            let fields = hash.at(now).iter_range(range);
             fields.for_each(|(field, value)| write(reply, field, value));
         }
     });
@@ -163,14 +171,16 @@ fn reply_fields(
 
 fn hkeys<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let entry = cx.entry_of(args.at(1), Kind::Hash)?;
-    cx.reply.array(entry.map_or(0, Entry::count));
+    let fields = fields_of(cx, entry);
+    cx.reply.array(fields);
     reply_fields(cx, entry, |reply, field, _| reply.bulk(field));
     Ok(())
 }
 
 fn hvals<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let entry = cx.entry_of(args.at(1), Kind::Hash)?;
-    cx.reply.array(entry.map_or(0, Entry::count));
+    let fields = fields_of(cx, entry);
+    cx.reply.array(fields);
     reply_fields(cx, entry, |reply, _, value| reply.bulk(value));
     Ok(())
 }
@@ -196,7 +206,8 @@ fn hexists<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
 fn hincrby<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let (key, field) = (args.at(1), args.at(2));
     let increment = parse::integer(args.at(3))?;
-    let number = match cx.hash(key)?.and_then(|hash| hash.get(field)) {
+    let hash = cx.hash(key)?;
+    let number = match hash.and_then(|hash| hash.get(field)) {
         Some(value) => parse::integer_or(value, "ERR hash value is not an integer")?,
         None => 0,
     };
@@ -204,9 +215,24 @@ fn hincrby<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
         .checked_add(increment)
         .ok_or(CommandError::text("ERR increment or decrement would overflow"))?;
     let value = itoa::Buffer::new().format(sum).as_bytes().to_vec();
-    cx.write(key, Change::HashPut { field: field.into(), value: value.into() });
+    put_again(cx, key, hash, field, value.into());
     cx.reply.integer(sum);
     Ok(())
+}
+
+/// Gives a field another value; its time stays.
+pub(super) fn put_again<'a>(
+    cx: &mut Context<'_, 'a>,
+    key: &'a [u8],
+    hash: Option<HashRef<'_>>,
+    field: &'a [u8],
+    value: Bytes<'a>,
+) {
+    let at = hash.and_then(|hash| hash.time(field));
+    cx.write(key, Change::HashPut { field: field.into(), value });
+    if at.is_some() {
+        cx.write(key, Change::HashExpire { field: field.into(), at });
+    }
 }
 
 fn hincrbyfloat<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
@@ -215,7 +241,8 @@ fn hincrbyfloat<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comm
     if !increment.is_finite() {
         return Err(CommandError::text("ERR value is NaN or Infinity"));
     }
-    let number = match cx.hash(key)?.and_then(|hash| hash.get(field)) {
+    let hash = cx.hash(key)?;
+    let number = match hash.and_then(|hash| hash.get(field)) {
         Some(value) => Extended::parse(value).ok_or(CommandError::text("ERR hash value is not a float"))?,
         None => Extended::ZERO,
     };
@@ -225,6 +252,6 @@ fn hincrbyfloat<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comm
     }
     let text = sum.to_text();
     cx.reply.bulk(&text);
-    cx.write(key, Change::HashPut { field: field.into(), value: text.into() });
+    put_again(cx, key, hash, field, text.into());
     Ok(())
 }

@@ -162,20 +162,20 @@ impl<'c> Urn<'c> {
 /// beside them if that is asked for, in RESP3 as pairs.
 fn reply_drawn(cx: &mut Context<'_, '_>, entry: &Entry, draw: Draw, whole: bool) {
     let (Draw::Distinct(count) | Draw::Repeated(count)) = draw;
-    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let (count, now) = (usize::try_from(count).unwrap_or(usize::MAX), cx.now());
     let visited = if matches!(draw, Draw::Distinct(_)) { count.min(entry.count()) } else { count };
     if cx.runs_long([(entry, visited)].into_iter()) {
         let copy = cx.keys.copy(entry);
         cx.run_in_steps(visited, async move |steps| {
             steps.hold(visited * size_of::<Element<'_>>())?;
-            let drawn = Urn(copy.value()).draw(&steps, draw).await;
+            let drawn = Urn(copy.value().at(now)).draw(&steps, draw).await;
             steps.reply(|reply| write_head(reply, drawn.len(), whole));
             steps.each(drawn.into_iter(), |reply, element| write_element(reply, element, whole)).await;
             Ok(())
         });
         return;
     }
-    let drawn = at_once(async |steps| Urn(entry.value()).draw(steps, draw).await);
+    let drawn = at_once(async |steps| Urn(entry.value().at(now)).draw(steps, draw).await);
     write_head(&mut cx.reply, drawn.len(), whole);
     drawn.into_iter().for_each(|element| write_element(&mut cx.reply, element, whole));
 }
@@ -234,7 +234,7 @@ fn draw_from<'a>(
     match (cx.entry_of(args.at(1), kind)?, draw) {
         (None, None) => cx.reply.null(),
         (None, Some(_)) => cx.reply.array(0),
-        (Some(entry), None) => match Urn(entry.value()).sample(rand::random()) {
+        (Some(entry), None) => match Urn(entry.value().at(cx.now())).sample(rand::random()) {
             Some((name, _)) => cx.reply.bulk(name),
             None => cx.reply.null(),
         },

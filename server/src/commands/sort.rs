@@ -353,7 +353,9 @@ fn look_up<'c>(cx: Option<&Context<'_, '_>>, pattern: &[u8], element: &'c [u8]) 
     let cx = cx?;
     cx.keys.peek(cx.db, &key, |entry| match (entry?.value(), field) {
         (ValueRef::String(value), None) => Some(value.to_vec().into()),
-        (ValueRef::Hash(hash), Some(field)) => hash.get(field).map(|value| value.to_vec().into()),
+        (ValueRef::Hash(hash), Some(field)) => {
+            hash.at(cx.now()).get(field).map(|value| value.to_vec().into())
+        }
         _ => None,
     })
 }

@@ -107,11 +107,11 @@ impl<'c, 'a> Context<'c, 'a> {
         }
     }
 
-    /// The hash at `key`; `None` if the key is missing.
+    /// The hash at `key`, without fields whose time is over; `None` if the key is missing.
     pub fn hash(&self, key: &[u8]) -> Result<Option<HashRef<'c>>, CommandError> {
         match self.entry(key).map(Entry::value) {
             None => Ok(None),
-            Some(ValueRef::Hash(value)) => Ok(Some(value)),
+            Some(ValueRef::Hash(value)) => Ok(Some(value.at(self.now()))),
             Some(_) => Err(CommandError::WrongType),
         }
     }

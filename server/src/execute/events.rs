@@ -345,6 +345,18 @@ pub(crate) fn tell_expired(server: &Shared, db: u8, key: &[u8], lsn: Lsn) {
     }
 }
 
+/// Tells that fields of a hash have expired and were removed up to `lsn`, and whether the key is gone.
+pub(crate) fn tell_fields_expired(server: &Shared, db: u8, key: &[u8], lsn: Lsn, is_gone: bool) {
+    server.tell_changed(&[key], lsn);
+    let Some(classes) = server.live.event_classes() else { return };
+    let events = [(EventClasses::HASH, "hexpired", true), (EventClasses::GENERIC, "del", is_gone)];
+    for (_, event, _) in events.into_iter().filter(|(class, _, happens)| *happens && classes.has(*class)) {
+        for Publication { kind, channel, payload } in publications(classes, event, db, key) {
+            server.pubsub.publish(kind, &channel, &payload, lsn, None);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -80,8 +80,8 @@ pub(crate) async fn store_copy(
             }
         }
         ValueRef::Hash(hash) => {
-            for (field, value) in hash.iter() {
-                part.push_field(field, value);
+            for (field, value, time) in hash.iter_timed() {
+                part.push_timed(field, value, time);
                 log_if_full(steps, preparing, &mut part, kind).await?;
             }
         }

@@ -139,9 +139,18 @@ impl ExpiryListener for Expired {
         }
     }
 
+    fn have_fields_expired(&self, db: u8, key: &[u8], lsn: Lsn, is_gone: bool) {
+        if let Some(server) = self.0.upgrade() {
+            events::tell_fields_expired(&server, db, key, lsn, is_gone);
+        }
+    }
+
     fn is_behind(&self) -> bool {
         self.0.upgrade().is_some_and(|server| {
-            let tells = server.live.event_classes().is_some_and(|classes| classes.has(EventClasses::EXPIRED));
+            let has = |classes: EventClasses| {
+                [EventClasses::EXPIRED, EventClasses::HASH].into_iter().any(|class| classes.has(class))
+            };
+            let tells = server.live.event_classes().is_some_and(has);
             (tells || server.tracking.is_on()) && server.pubsub.is_full()
         })
     }

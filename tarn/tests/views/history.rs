@@ -35,12 +35,12 @@ impl Watched {
             for db in 0..self.view.databases() as u8 {
                 let mut from = Some(0);
                 while let Some(at) = from {
-                    let mut visit = |entry: &Entry| entries.push((db, of_entry(entry, true)));
+                    let mut visit = |entry: &Entry| entries.push((db, of_entry(entry, 0, true)));
                     from = self.view.read_at(db, at..END, &mut visit).unwrap();
                 }
             }
         } else if let Some(db) = self.view.next_db() {
-            self.view.step(&mut |entry: &Entry| entries.push((db, of_entry(entry, true)))).unwrap();
+            self.view.step(&mut |entry: &Entry| entries.push((db, of_entry(entry, 0, true)))).unwrap();
             return true;
         }
         let mut all = Digest::default();

@@ -121,6 +121,7 @@ impl Group {
                 self.field(value);
             }
             Change::HashRemove { field: bytes }
+            | Change::HashExpire { field: bytes, .. }
             | Change::SetAdd { member: bytes }
             | Change::SetRemove { member: bytes }
             | Change::ZSetRemove { member: bytes }
@@ -190,6 +191,7 @@ fn kind_and_expiry(change: &Change<'_>) -> (u8, Option<UnixMs>) {
     let record_kind = match change {
         Change::Put { expiry, .. } => return (kind::PUT, *expiry),
         Change::Expire(expiry) => return (kind::EXPIRE, *expiry),
+        Change::HashExpire { at, .. } => return (kind::HASH_EXPIRE, *at),
         Change::Image { expiry, .. } => return (kind::IMAGE, *expiry),
         Change::Prepared { expiry, .. } => return (kind::PREPARED, *expiry),
         Change::PreparedPart { .. } => kind::PREPARED_PART,

@@ -4,7 +4,7 @@
 //! recovery applies what it reads back by the same code.
 //!
 //! Which records of the log an entry still needs (what [`Retired`] reports as no longer needed):
-//! - the newest of each field or member;
+//! - the newest of each field or member, and of the time of each field that has one;
 //! - `base` and all after it, for a list, for a string changed in part, and for a string or a document given
 //!   a new expiry, whose records build on each other;
 //! - `base`, for a collection that an image or a prepared value began: one record, or the parts since it,
@@ -14,8 +14,10 @@
 use smallvec::SmallVec;
 
 mod renewed;
+mod timed;
 
 pub(crate) use renewed::ElementCursor;
+pub(crate) use timed::Over;
 
 use super::readers::Retained;
 use crate::record::{BYTES_MAX, Change, Kind, Lsn, Made, Side, UnixMs};
@@ -181,6 +183,9 @@ impl Entry {
     pub(crate) fn has_of(&self, lsn: Lsn, change: &Change<'_>) -> bool {
         let newest = match change {
             Change::Expire(_) => self.expiry_record(),
+            Change::HashExpire { field, .. } => {
+                self.body.times().and_then(|times| times.get(field)).map(|(_, lsn)| lsn)
+            }
             Change::HashPut { field: name, .. }
             | Change::SetAdd { member: name }
             | Change::ZSetPut { member: name, .. }
@@ -230,10 +235,11 @@ impl Entry {
         self.body.block().expiry()
     }
 
-    /// Whether the key's time is over: in the millisecond of its expiry it is still there.
+    /// Whether the key's time is over, or that of each of its fields: in the millisecond of its expiry it is
+    /// still there.
     #[inline]
     pub fn is_expired(&self, now: UnixMs) -> bool {
-        self.expiry().is_some_and(|expiry| now > expiry)
+        self.expiry().is_some_and(|expiry| now > expiry) || self.body.is_spent(now)
     }
 
     /// The value.
@@ -304,6 +310,7 @@ impl Entry {
             (Kind::String | Kind::Json, _) => "raw",
             (Kind::List, _) => "quicklist",
             (Kind::Set, false) => "intset",
+            (Kind::Hash, false) if self.is_timed() => "listpackex",
             (Kind::ZSet | Kind::Hash, false) => "listpack",
             (Kind::Set | Kind::Hash, true) => "hashtable",
             (Kind::ZSet, true) => "skiplist",
@@ -335,7 +342,9 @@ impl Entry {
             Change::RenewalEnds { kind, begun } => self.end_renewal(*kind, *begun, retired),
             Change::Expire(expiry) => self.expire(*expiry, lsn, retired),
             Change::Patch { offset, bytes } => self.patch(*offset, bytes)?,
-            Change::HashPut { .. } | Change::HashRemove { .. } => self.apply_hash(change, lsn, retired)?,
+            Change::HashPut { .. } | Change::HashRemove { .. } | Change::HashExpire { .. } => {
+                self.apply_hash(change, lsn, retired)?;
+            }
             Change::SetAdd { .. } | Change::SetRemove { .. } => self.apply_set(change, lsn, retired)?,
             Change::ZSetPut { .. } | Change::ZSetRemove { .. } => self.apply_zset(change, lsn, retired)?,
             Change::StreamPut { .. }
@@ -465,11 +474,23 @@ impl Entry {
 
     fn apply_hash(&mut self, change: &Change<'_>, lsn: Lsn, retired: &mut Retired) -> Result<(), Mismatch> {
         self.expect(Kind::Hash)?;
-        let old = match change {
-            Change::HashPut { field, value } => self.body.hash_put(field, value, lsn),
-            Change::HashRemove { field } => self.body.remove(field),
+        let (old_time, old) = match change {
+            Change::HashPut { field, value } => {
+                (self.body.remove_time(field), self.body.hash_put(field, value, lsn))
+            }
+            Change::HashRemove { field } => (self.body.remove_time(field), self.body.remove(field)),
+            Change::HashExpire { field, at: None } => (self.body.remove_time(field), None),
+            Change::HashExpire { field, at: Some(at) } => match self.body.put_time(field, *at, lsn) {
+                Some(old_time) => (old_time, None),
+                // Only a replay comes here: what took the field away is behind it.
+                None => {
+                    retired.lsns.push(lsn);
+                    (None, None)
+                }
+            },
             _ => return Err(Mismatch),
         };
+        self.outdate(old_time, retired);
         self.outdate(old, retired);
         Ok(())
     }
@@ -596,9 +617,15 @@ impl Entry {
         Body::from_stored(bytes, cut).map(|body| Entry { body })
     }
 
-    /// The entry of a block and the leaves of its nodes, with nothing newer than `cut`.
-    pub(crate) fn from_stored_nodes(head: &[u8], leaves: &[&[u8]], cut: Lsn) -> Result<Entry, NotStored> {
-        Body::from_stored_nodes(head, leaves, cut).map(|body| Entry { body })
+    /// The entry of a block, the leaves of its nodes and those of the times of fields, with nothing newer
+    /// than `cut`.
+    pub(crate) fn from_stored_nodes(
+        head: &[u8],
+        leaves: &[&[u8]],
+        times: &[&[u8]],
+        cut: Lsn,
+    ) -> Result<Entry, NotStored> {
+        Body::from_stored_nodes(head, leaves, times, cut).map(|body| Entry { body })
     }
 
     /// The nodes of a large value.

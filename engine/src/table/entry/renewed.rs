@@ -156,15 +156,18 @@ impl Entry {
         count: usize,
     ) -> (Option<ElementCursor>, Vec<ImageItem<'_>>) {
         fn plain(item: Item<'_>) -> (Lsn, ImageItem<'_>) {
-            (item.lsn(), ImageItem { name: item.name, value: item.value, score: 0.0 })
+            (item.lsn(), ImageItem { name: item.name, value: item.value, score: 0.0, time: None })
         }
         fn scored(item: Item<'_>) -> (Lsn, ImageItem<'_>) {
-            (item.lsn(), ImageItem { name: item.name, value: &[], score: item.score() })
+            (item.lsn(), ImageItem { name: item.name, value: &[], score: item.score(), time: None })
         }
         let (next, found) = match self.value() {
             ValueRef::String(_) | ValueRef::List(_) | ValueRef::Json(_) => (0, Vec::new()),
             ValueRef::Set(set) => set.form.scan(cursor.position, count, plain),
-            ValueRef::Hash(hash) => hash.form.scan(cursor.position, count, plain),
+            ValueRef::Hash(hash) => hash.form.scan(cursor.position, count, |item| {
+                let (lsn, plain) = plain(item);
+                (lsn, ImageItem { time: hash.time(item.name), ..plain })
+            }),
             ValueRef::ZSet(zset) => zset.index.scan(cursor.position, count, scored),
             ValueRef::Stream(stream) => {
                 let mut walk = stream.form.walk_from(stream.form.lower_bound(&cursor.name));
