@@ -13,7 +13,7 @@ use rand::{Rng, SeedableRng};
 use tarn_engine::checkpoint::{CheckpointError, CheckpointMode, Checkpoints, Pace, Source, TakeOptions};
 use tarn_engine::io::{Clock, Crash, Disk, Fault, ManualClock, OsDisk, SimDisk, SimOptions};
 use tarn_engine::log::{Group, LogError};
-use tarn_engine::record::{Batch, Change, Lsn, Side, Write};
+use tarn_engine::record::{Batch, Change, FIELD_TIME_MAX, Lsn, Side, Write};
 use tarn_engine::recovery::empty;
 use tarn_engine::session::Access;
 use tarn_engine::table::{KeyHash, ScanBudget, Table};
@@ -94,6 +94,11 @@ impl Store {
                 (2, _) => Change::SetAdd { member: name.into() },
                 (3, _) => {
                     Change::ZSetPut { member: name.into(), score: f64::from(random.random_range(0..9)) }
+                }
+                (4, 1..4) => {
+                    let lasts = random.random_range(0..3) == 0;
+                    let at = (!lasts).then(|| random.random_range(1..FIELD_TIME_MAX));
+                    Change::HashExpire { field: name.into(), at }
                 }
                 (4, _) => Change::HashPut { field: name.into(), value: value.into() },
                 (_, 1..3) => element::remove_entry(id),

@@ -210,7 +210,11 @@ fn apply_one(
     }
     let is_named = matches!(
         change,
-        Change::HashPut { .. } | Change::SetAdd { .. } | Change::ZSetPut { .. } | Change::StreamPut { .. }
+        Change::HashPut { .. }
+            | Change::HashExpire { at: Some(_), .. }
+            | Change::SetAdd { .. }
+            | Change::ZSetPut { .. }
+            | Change::StreamPut { .. }
     );
     if !fits && is_named {
         // What ended it is behind it, or the start is refused; and no entry has it, to tell that it ended.

@@ -13,7 +13,7 @@ use tarn_engine::checkpoint::Checkpoints;
 use tarn_engine::compactor::CompactionOptions;
 use tarn_engine::io::{ManualClock, SimDisk};
 use tarn_engine::log::{ClosedFile, Group, Log, LogOptions, OpenError, Sizes, SyncMode};
-use tarn_engine::record::{Batch, Change, Kind, Lsn, Made, Side, Write};
+use tarn_engine::record::{Batch, Bytes, Change, Kind, Lsn, Made, Side, Write};
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::scrub::Scrubbed;
 use tarn_engine::session::Access;
@@ -65,9 +65,13 @@ pub(crate) fn text_of(value: ValueRef<'_>) -> String {
         ValueRef::ZSet(zset) => {
             zset.iter_from(0).map(|(member, score)| format!("{}:{score}", text(member))).collect()
         }
-        ValueRef::Hash(hash) => {
-            hash.iter().map(|(field, value)| format!("{}={}", text(field), text(value))).collect()
-        }
+        ValueRef::Hash(hash) => hash
+            .iter_timed()
+            .map(|(field, value, time)| {
+                let time = time.map_or(String::new(), |at| format!("@{at}"));
+                format!("{}={}{time}", text(field), text(value))
+            })
+            .collect(),
         ValueRef::Stream(stream) => return text_of_stream(stream),
     };
     all.sort();
@@ -227,7 +231,7 @@ impl Store {
     }
 
     /// Whether what a record puts is still there, or a bit says that it is not: else nothing would ever.
-    pub(crate) fn is_told(&self, (lsn, (db, key), kind, name): &Put) -> bool {
+    pub(crate) fn is_told(&self, (lsn, (db, key), kind, name, is_time): &Put) -> bool {
         let validity = self.engine.store().validity();
         let Some(db) = validity.place_now(*db, *lsn).filter(|_| validity.is_valid(*lsn)) else { return true };
         let session = self.engine.enter(0);
@@ -235,6 +239,7 @@ impl Store {
         let Some(entry) = latched.get(db, key).filter(|entry| entry.kind() == *kind) else { return false };
         let Some(name) = name else { return entry.base() == *lsn };
         match entry.value() {
+            ValueRef::Hash(hash) if *is_time => hash.time(name).is_some(),
             ValueRef::Hash(hash) => hash.get(name).is_some(),
             ValueRef::Set(set) => set.contains(name),
             ValueRef::ZSet(zset) => zset.score(name).is_some(),
@@ -295,7 +300,9 @@ impl Store {
             (Kind::List, _) => Change::ListPush { side: any_side(rng), element: element() },
             (Kind::Set, 3..7) => Change::SetRemove { member: element() },
             (Kind::Set, _) => Change::SetAdd { member: element() },
-            (Kind::Hash, 3..7) => Change::HashRemove { field: element() },
+            (Kind::Hash, 3..6) => Change::HashRemove { field: element() },
+            // Of a field that may not be there, and that may have no time.
+            (Kind::Hash, 6..9) if length > 0 => hash_expire(element(), rng),
             (Kind::Hash, _) => {
                 Change::HashPut { field: element(), value: rng.random::<[u8; 3]>().to_vec().into() }
             }
@@ -402,6 +409,7 @@ impl Store {
             let change = match kind {
                 Kind::List => Change::ListPush { side: any_side(rng), element },
                 Kind::Set => Change::SetAdd { member: element },
+                Kind::Hash if !batch.is_empty() && rng.random_bool(0.3) => hash_expire(element, rng),
                 Kind::Hash => Change::HashPut { field: element, value: b"many"[..].into() },
                 Kind::ZSet => Change::ZSetPut { member: element, score: f64::from(rng.random_range(0..100)) },
                 Kind::Stream => stream_change(self.favourite_elements.get(), rng),
@@ -425,6 +433,12 @@ impl Store {
         }
         self.engine.compactor().compact_files(self.engine.store(), &files[first..end]).is_ok()
     }
+}
+
+/// A time of a field, or none.
+pub(crate) fn hash_expire(field: Bytes<'static>, rng: &mut SmallRng) -> Change<'static> {
+    let at = rng.random_bool(0.7).then(|| NOW + rng.random_range(1_000..2_000u64));
+    Change::HashExpire { field, at }
 }
 
 /// Whether each of two writes fits without the other.
@@ -465,7 +479,10 @@ pub(crate) fn image(kind: Kind, expiry: Option<u64>, rng: &mut SmallRng) -> Chan
     for number in 0..rng.random_range(1..4u8) {
         let element = number.to_string().into_bytes();
         match kind {
-            Kind::Hash => builder.push_field(&element, b"image"),
+            Kind::Hash => {
+                let time = rng.random_bool(0.3).then(|| NOW + rng.random_range(1_000..2_000u64));
+                builder.push_timed(&element, b"image", time);
+            }
             Kind::ZSet => builder.push_scored(&element, f64::from(number)),
             _ => builder.push_element(&element),
         }
@@ -526,8 +543,9 @@ pub(crate) fn records_of(disk: &SimDisk, options: &LogOptions, wanted: &str) -> 
     count
 }
 
-/// A record that puts a value, or an element with a name: its number, database and key, the kind, the name.
-pub(crate) type Put = (Lsn, (u8, Vec<u8>), Kind, Option<Vec<u8>>);
+/// A record that puts a value, or an element with a name: its number, database and key, the kind, the name;
+/// and whether it is the time of that element which it puts.
+pub(crate) type Put = (Lsn, (u8, Vec<u8>), Kind, Option<Vec<u8>>, bool);
 
 /// All such records that are in a log; none if there is no log.
 pub(crate) fn puts_in(disk: &SimDisk, options: &LogOptions) -> Vec<Put> {
@@ -537,16 +555,19 @@ pub(crate) fn puts_in(disk: &SimDisk, options: &LogOptions) -> Vec<Put> {
         for record in block.records() {
             let record = record.unwrap();
             let Write::Key { db, key, change } = record.write else { continue };
+            let is_time = matches!(change, Change::HashExpire { .. });
             let (kind, name) = match change {
                 Change::Put { .. } => (Kind::String, None),
                 Change::Image { kind, .. } => (kind, None),
-                Change::HashPut { field, .. } => (Kind::Hash, Some(field)),
+                Change::HashPut { field, .. } | Change::HashExpire { field, at: Some(_) } => {
+                    (Kind::Hash, Some(field))
+                }
                 Change::SetAdd { member } => (Kind::Set, Some(member)),
                 Change::StreamPut { name, .. } => (Kind::Stream, Some(name)),
                 Change::ZSetPut { member, .. } => (Kind::ZSet, Some(member)),
                 _ => continue,
             };
-            puts.push((record.lsn, (db, key.to_vec()), kind, name.map(|name| name.to_vec())));
+            puts.push((record.lsn, (db, key.to_vec()), kind, name.map(|name| name.to_vec()), is_time));
         }
     }
     puts

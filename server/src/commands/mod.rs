@@ -33,6 +33,7 @@ mod ft;
 mod functions;
 mod geo;
 mod geohash;
+mod hash_times;
 mod hashes;
 mod help;
 mod hotkeys;
@@ -135,6 +136,7 @@ const FAMILIES: &[Family] = &[
     ("scripting", functions::COMMANDS),
     ("pubsub", pubsub::COMMANDS),
     ("hash", hashes::COMMANDS),
+    ("hash", hash_times::COMMANDS),
     ("json", json::COMMANDS),
     ("json", json_set::COMMANDS),
     ("json", json_numbers::COMMANDS),

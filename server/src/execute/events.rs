@@ -7,6 +7,7 @@
 //! The events of a command are found when its changes are in force and its keys are latched still, so that a
 //! key that was emptied is seen to be gone. They leave as messages do: when the changes may be revealed.
 
+use smallvec::{SmallVec, smallvec};
 use tarn_engine::record::{Batch, Change, Lsn, Write};
 use tarn_engine::session::Latched;
 use tarn_engine::value::ValueRef;
@@ -165,6 +166,12 @@ impl<'e> Events<'e> {
                 self.add(EventClasses::LIST, if pops_left { "lpop" } else { "rpop" }, db, args.at(1));
                 self.del_if_gone(latched, db, args.at(1));
             }
+            _ if of_field_times(name, args, batch).is_some() => {
+                for event in of_field_times(name, args, batch).into_iter().flatten() {
+                    self.add(EventClasses::HASH, event, db, args.at(1));
+                }
+                self.del_if_gone(latched, db, args.at(1));
+            }
             _ => self.add_each(latched, name, args, batch),
         }
     }
@@ -212,6 +219,36 @@ fn removes_entries(write: &Write<'_>) -> bool {
         Change::StreamRemove { name } => element::is_entry(name),
         _ => false,
     }
+}
+
+/// The events of a command that changes the times of fields, by what it has written; `None` for another
+/// command.
+fn of_field_times(name: &str, args: Args<'_>, batch: &Batch<'_>) -> Option<SmallVec<[&'static str; 2]>> {
+    let has = |is: fn(&Change<'_>) -> bool| {
+        batch.iter().any(|write| matches!(write, Write::Key { change, .. } if is(change)))
+    };
+    let removes = || has(|change| matches!(change, Change::HashRemove { .. }));
+    let set = || if removes() { "hdel" } else { "hexpire" };
+    Some(match name {
+        "hexpire" | "hpexpire" | "hexpireat" | "hpexpireat" => smallvec![set()],
+        "hpersist" => smallvec!["hpersist"],
+        "hgetdel" => smallvec!["hdel"],
+        "hgetex" if has(|change| matches!(change, Change::HashExpire { at: None, .. })) => {
+            smallvec!["hpersist"]
+        }
+        "hgetex" => smallvec![set()],
+        // `KEEPTTL` writes times again that the fields had.
+        "hsetex" if sets_field_times(args) => smallvec!["hset", set()],
+        "hsetex" => smallvec!["hset"],
+        _ => return None,
+    })
+}
+
+/// Whether `HSETEX` has an option in front of its fields that says when these expire.
+fn sets_field_times(args: Args<'_>) -> bool {
+    let mut options = args.tail(2).iter().take_while(|word| !word.eq_ignore_ascii_case(b"fields"));
+    let names = ["ex", "px", "exat", "pxat"];
+    options.any(|word| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes())))
 }
 
 /// Whether a command that writes a string gives it an expiry.
@@ -379,6 +416,9 @@ mod tests {
         "xdelex",
         "xackdel",
     ];
+    /// Commands whose events follow from what they write to times of fields.
+    const OF_FIELD_TIMES: &[&str] =
+        &["hexpire", "hpexpire", "hexpireat", "hpexpireat", "hpersist", "hgetdel", "hgetex", "hsetex"];
     /// Commands whose only events are of consumers that they create.
     const OF_CONSUMERS: &[&str] = &["createconsumer", "xreadgroup", "xclaim", "xautoclaim"];
     /// Commands that write and have no events, and why.
@@ -406,7 +446,8 @@ mod tests {
             for command in std::iter::once(found.command).chain(found.command.subcommands) {
                 let is_told = event_of(command.name, args.as_args()).is_some()
                     || WITH_SEVERAL.contains(&command.name)
-                    || OF_CONSUMERS.contains(&command.name);
+                    || OF_CONSUMERS.contains(&command.name)
+                    || OF_FIELD_TIMES.contains(&command.name);
                 if command.flags.has(Flags::WRITE) && !is_told {
                     without.push(command.name);
                 }

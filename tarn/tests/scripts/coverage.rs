@@ -58,7 +58,7 @@ fn every_command_of_redis_is_served_or_listed_as_later() -> Result<(), Failed> {
 }
 
 /// Commands of Tarn alone, and of later versions of Redis.
-const NOT_IN_REDIS_7_0: [&str; 28] = [
+const NOT_IN_REDIS_7_0: [&str; 40] = [
     "\"backup\"",
     "\"client|capa\"",
     "\"client|durability\"",
@@ -72,12 +72,24 @@ const NOT_IN_REDIS_7_0: [&str; 28] = [
     "\"delex\"",
     "\"delifeq\"",
     "\"digest\"",
+    "\"hexpire\"",
+    "\"hexpireat\"",
+    "\"hexpiretime\"",
+    "\"hgetdel\"",
+    "\"hgetex\"",
     "\"hotkeys\"",
     "\"hotkeys|get\"",
     "\"hotkeys|help\"",
     "\"hotkeys|reset\"",
     "\"hotkeys|start\"",
     "\"hotkeys|stop\"",
+    "\"hpersist\"",
+    "\"hpexpire\"",
+    "\"hpexpireat\"",
+    "\"hpexpiretime\"",
+    "\"hpttl\"",
+    "\"hsetex\"",
+    "\"httl\"",
     "\"increx\"",
     "\"latency|ledger\"",
     "\"msetex\"",
