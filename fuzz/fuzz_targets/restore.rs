@@ -18,7 +18,7 @@ use tarn_engine::record::{Batch, Change, Write};
 use tarn_engine::session::Access;
 use tarn_engine::table::KeyHash;
 use tarn_rdb::{crc64, payload};
-use tarn_server::persist::rdb::{ChangeBuilder, rdb_kind, value_len, write_value};
+use tarn_server::persist::rdb::{ChangeBuilder, payload_of};
 
 /// A length that a payload only tells must not be allocated: beyond this the process is aborted. Names that
 /// the entries of a stream share become 128 times as much.
@@ -48,7 +48,6 @@ fn restore_and_dump(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut batch = Batch::new();
     batch.push(Write::Key { db: 0, key: Cow::Borrowed(key), change });
     latched.commit(&batch, &mut Group::default()).expect("there is no log that could refuse");
-    let entry = latched.get(0, key).expect("it was just made");
-    let value = entry.value();
-    Some(payload::write(rdb_kind(entry.kind()), value_len(value), |out| write_value(value, out)))
+    // A hash is gone at once if its fields are.
+    latched.get(0, key).and_then(|entry| payload_of(entry, 0))
 }

@@ -14,6 +14,8 @@ fn every_encoding() -> Vec<u8> {
     let zip = string(&ziplist::tests::ziplist(&[b"\x01a", b"\xf8", b"\x01b", b"\xf9"]));
     let pack = string(&listpack::tests::listpack(&[b"\x81a", b"\x07", b"\x81b", b"\x08"]));
     let ints = string(&intset::tests::intset(4, &[-5, 1, 7]));
+    let times =
+        string(&listpack::tests::listpack(&[b"\x81a", b"\x07", b"\xc2\xbc", b"\x81b", b"\x08", b"\x00"]));
     let values: Vec<(u8, Vec<u8>)> = vec![
         (0, b"\xc3\x05\x0b\x00a\xe0\x01\x00".to_vec()),
         (0, b"\xc1\x34\x12".to_vec()),
@@ -36,6 +38,8 @@ fn every_encoding() -> Vec<u8> {
         (19, stream(2)),
         (21, stream(3)),
         (26, stream(4)),
+        (24, [&700_u64.to_le_bytes()[..], b"\x02\x01\x01a\x01v\x00\x01b\x01w"].concat()),
+        (25, [&700_u64.to_le_bytes()[..], &times].concat()),
     ];
     let mut body =
         b"\xfa\x09redis-ver\x067.0.15\xfe\x00\xfb\x11\x01\xfc\x10\x27\x00\x00\x00\x00\x00\x00".to_vec();
@@ -48,7 +52,7 @@ fn every_encoding() -> Vec<u8> {
 #[test]
 fn every_cut_is_refused_where_it_is() {
     let whole = every_encoding();
-    assert_eq!(read(&whole, Unsupported::Refuse).unwrap().0.len(), 21);
+    assert_eq!(read(&whole, Unsupported::Refuse).unwrap().0.len(), 23);
     for len in 0..whole.len() {
         match read(&whole[..len], Unsupported::Refuse) {
             Err(ReadError::Foreign) => assert!(len < 9),
@@ -118,7 +122,7 @@ fn a_file_in_any_pieces_is_the_file() {
         while reader.next_key().unwrap().is_some() {
             keys += 1;
         }
-        assert_eq!((keys, reader.offset()), (21, whole.len() as u64));
+        assert_eq!((keys, reader.offset()), (23, whole.len() as u64));
     }
 }
 

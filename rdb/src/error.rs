@@ -116,9 +116,12 @@ pub enum Damage {
     /// A member or a field is there twice.
     #[error("the same member or field stands there twice")]
     Duplicate,
-    /// A field is there without a value, or a member without a score.
-    #[error("the last field or member has no value or score")]
+    /// A field is there without a value or a time, or a member without a score.
+    #[error("the last field or member has no value, score or time")]
     Unpaired,
+    /// The time of a field is none.
+    #[error("the time of a field is none: it is before 1970, or too late")]
+    FieldTime,
     /// A score is none.
     #[error("a score is not a number")]
     Score,

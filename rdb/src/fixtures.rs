@@ -35,6 +35,10 @@ impl Visitor for Told {
         self.0.push(format!("{}={}", text(field), text(value)));
     }
 
+    fn timed_field(&mut self, field: &[u8], value: &[u8], time: u64) {
+        self.0.push(format!("{}={}@{time}", text(field), text(value)));
+    }
+
     fn scored(&mut self, member: &[u8], score: f64) {
         self.0.push(format!("{}:{score}", text(member)));
     }
@@ -117,10 +121,14 @@ pub(crate) fn read(file: &[u8], unsupported: Unsupported) -> Result<(Vec<String>
     Ok((keys, reader.skipped()))
 }
 
-/// Reads one value of this type.
-fn value(number: u8, value: &[u8]) -> Result<String, Damage> {
+/// Reads one value of this type, in a file of a version that has it.
+fn value(number: u8, bytes: &[u8]) -> Result<String, Damage> {
+    value_of(if number < 24 { 6 } else { 12 }, number, bytes)
+}
+
+fn value_of(version: u16, number: u8, value: &[u8]) -> Result<String, Damage> {
     let key = [&[number][..], &string(b"k"), value].concat();
-    match read(&file(6, &key), Unsupported::Refuse) {
+    match read(&file(version, &key), Unsupported::Refuse) {
         Ok((keys, _)) => Ok(keys[0].strip_prefix("0 k: ").unwrap().to_owned()),
         Err(ReadError::Damaged { damage, .. }) => Err(damage),
         Err(error) => panic!("{error}"),
@@ -176,6 +184,46 @@ fn collections_in_one_string_are_read() {
     assert_eq!(told(16, &string(&listpack)), "hash a=7 b=1.5");
     assert_eq!(told(17, &string(&listpack)), "zset a:7 b:1.5");
     assert_eq!(told(20, &string(&listpack)), "set a 7 b 1.5");
+}
+
+#[test]
+fn hashes_whose_fields_have_times_are_read() {
+    let first = 1000_u64.to_le_bytes();
+    let since = [&first[..], b"\x03\x00\x01a\x01v\x01\x01b\x01w\x42\x00\xc0\x07\x00"].concat();
+    assert_eq!(told(24, &since), "hash a=v b=w@1000 7=@1511");
+    // None has a time: the first is one behind the last that there can be.
+    assert_eq!(told(24, &[&(1_u64 << 48).to_le_bytes()[..], b"\x01\x00\x01a\x01v"].concat()), "hash a=v");
+    assert_eq!(told(24, &[&first[..], b"\x00"].concat()), "hash");
+    let items: [&[u8]; 6] = [b"\x81b", b"\x81w", b"\xf1\xe8\x03", b"\x81a", b"\x07", b"\x00"];
+    let pack = string(&listpack::tests::listpack(&items));
+    assert_eq!(told(25, &[&first[..], &pack].concat()), "hash b=w@1000 a=7");
+    let (none, late) = ((-1_i64).to_le_bytes(), i64::MAX.to_le_bytes());
+    let behind = [&b"\x02\x01a\x01v"[..], &none, b"\x01b\x01w", &late].concat();
+    for version in [80, 81] {
+        let read = value_of(version, 22, &behind).unwrap();
+        assert_eq!(read, "hash a=v b=w@9223372036854775807");
+    }
+}
+
+#[test]
+fn times_of_fields_that_are_none_are_refused() {
+    let (first, last) = (1000_u64.to_le_bytes(), ((1_u64 << 48) - 1).to_le_bytes());
+    let pack = |items: &[&[u8]]| [&first[..], &string(&listpack::tests::listpack(items))].concat();
+    for (number, bytes, damage) in [
+        (24, [&first[..], b"\x02\x00\x01a\x011\x00\x01a\x012"].concat(), Damage::Duplicate),
+        (24, [&last[..], b"\x01\x02\x01a\x011"].concat(), Damage::FieldTime),
+        (24, [&[0xff; 8][..], b"\x01\x02\x01a\x011"].concat(), Damage::FieldTime),
+        (25, pack(&[b"\x81a", b"\x01", b"\x00", b"\x81a", b"\x01", b"\x00"]), Damage::Duplicate),
+        (25, pack(&[b"\x81a", b"\x01", b"\x00", b"\x81b", b"\x01"]), Damage::Unpaired),
+        (25, pack(&[b"\x81a", b"\x01", b"\x00", b"\x81b"]), Damage::Unpaired),
+        (25, pack(&[b"\x81a", b"\x01", b"\xdf\xff"]), Damage::FieldTime),
+        (25, pack(&[b"\x81a", b"\x01", b"\x81x"]), Damage::FieldTime),
+    ] {
+        assert_eq!(value(number, &bytes), Err(damage), "type {number}");
+    }
+    let before = [&b"\x01\x01a\x01v"[..], &(-2_i64).to_le_bytes()].concat();
+    assert_eq!(value_of(80, 22, &before), Err(Damage::FieldTime));
+    assert_eq!(told(24, &[&last[..], b"\x01\x01\x01a\x011"].concat()), "hash a=1@281474976710655");
 }
 
 #[test]
@@ -278,9 +326,7 @@ fn numbers_that_depend_on_the_version_are_read_as_it_says() {
         let key = [&[number][..], &string(b"k"), b"\x01"].concat();
         read(&file(version, &key), Unsupported::Skip).unwrap_err()
     };
-    for (version, number) in
-        [(12, 22), (12, 23), (12, 24), (12, 25), (13, 22), (13, 25), (80, 22), (81, 22), (80, 23), (81, 23)]
-    {
+    for (version, number) in [(12, 22), (12, 23), (13, 22), (13, 23), (80, 23), (81, 23)] {
         let error = of(version, number);
         assert!(
             matches!(error, ReadError::Unsupported { number: told, offset: 9, .. } if told == number),
@@ -288,9 +334,9 @@ fn numbers_that_depend_on_the_version_are_read_as_it_says() {
         );
     }
     assert_eq!(
-        of(12, 24).to_string(),
-        "holds a hash whose fields expire at byte 9 (type 24), key \"k\", which Tarn cannot hold; let its \
-         fields last (HPERSIST) or delete the key, and save again"
+        of(12, 22).to_string(),
+        "holds a hash whose fields expire, as before Redis 7.4.0, at byte 9 (type 22), key \"k\", which Tarn \
+         cannot hold; have a later Redis load it, and save again"
     );
     for (version, number) in [(11, 22), (11, 25), (12, 26), (11, 26), (13, 27), (80, 24), (81, 26), (13, 8)] {
         let error = of(version, number);

@@ -10,8 +10,8 @@ pub(crate) const VALKEY_MAGIC: &[u8; 6] = b"VALKEY";
 pub(crate) const VERSIONS: RangeInclusive<u16> = 1..=13;
 /// The versions of Valkey that are read, which are its own since 9. 12 to 79 are no versions of Valkey.
 pub(crate) const VALKEY_VERSIONS: RangeInclusive<u16> = 80..=81;
-/// From this version on types may be those of hashes whose fields expire: that of Redis 7.4.
-const VERSION_WITH_FIELD_EXPIRY: u16 = 12;
+/// From this version on fields of hashes may have times: that of Redis 7.4.
+pub const VERSION_WITH_FIELD_TIMES: u16 = 12;
 /// From this version on a stream may know what its producers have added: that of Redis 8.6.
 const VERSION_WITH_PRODUCERS: u16 = 13;
 /// The version that is written unless another is asked for: every Redis since 5 loads it, as do Valkey, KeyDB
@@ -19,14 +19,23 @@ const VERSION_WITH_PRODUCERS: u16 = 13;
 pub const VERSION_WRITTEN: u16 = 9;
 /// The version of a file with functions: that of Redis 7.0, which brought them.
 pub const VERSION_WITH_FUNCTIONS: u16 = 10;
-/// The newest version that is written: that of Redis 7.2 and Valkey 8, in which a stream loses the
-/// messages of its producers alone.
-pub const VERSION_WRITTEN_MAX: u16 = 11;
+/// From this version on a stream loses the messages of its producers alone: that of Redis 7.2 and Valkey 8.
+pub(crate) const VERSION_WITH_ACTIVE: u16 = 11;
+/// The newest version of Redis that is written: that of Redis 7.4, in which as little is lost as in any.
+pub const VERSION_WRITTEN_MAX: u16 = VERSION_WITH_FIELD_TIMES;
+/// The version that is written for Valkey 9.
+pub const VERSION_OF_VALKEY: u16 = 80;
+/// All versions that are written.
+pub const VERSIONS_WRITTEN: [u16; 5] =
+    [VERSION_WRITTEN, VERSION_WITH_FUNCTIONS, VERSION_WITH_ACTIVE, VERSION_WRITTEN_MAX, VERSION_OF_VALKEY];
 /// From this version on a checksum is at the end.
 pub(crate) const VERSION_WITH_CHECKSUM: u16 = 5;
 
 /// Longest string, decompressed: the limit of a Tarn key.
 pub const STRING_BYTES_MAX: u64 = 512 << 20;
+
+/// The latest time of a field in files and payloads of Redis, which refuses later ones.
+pub(crate) const FIELD_TIME_MAX: u64 = (1 << 48) - 1;
 
 /// Longest node of a stream, decompressed: a listpack says its length in so many bits.
 pub(crate) const NODE_BYTES_MAX: u64 = u32::MAX as u64;
@@ -116,6 +125,8 @@ pub(crate) enum Encoding {
     Quicklist,
     /// A count, then nodes: a number for the kind, then a string that is an element or a listpack.
     Quicklist2,
+    /// Fields with values, of which some have times.
+    TimedHash(TimedForm),
     /// Nodes with entries, a head, groups; in the form of Redis 5 (1), 7.0 (2), 7.2 (3) or, with messages of
     /// producers, 8.6 (4).
     Stream(u8),
@@ -132,6 +143,19 @@ pub(crate) enum Form {
     Listpack,
 }
 
+/// A form of hashes whose fields have times, in milliseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimedForm {
+    /// Redis: the first time in eight bytes; a count, then for each field by how much its time is later plus
+    /// 1, or 0 if it has none; the field, its value.
+    Since,
+    /// Redis: the first time in eight bytes, and a listpack of fields each with its value and its time, 0 if
+    /// it has none.
+    Listpack,
+    /// Valkey: a count, then fields each with its value and its time in eight bytes, -1 if it has none.
+    Behind,
+}
+
 /// Values that Tarn cannot hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Foreign {
@@ -139,8 +163,8 @@ pub(crate) enum Foreign {
     Module,
     /// A value of a module, of the type with this number, whose parts name their kinds.
     Module2(u64),
-    /// A hash whose fields expire.
-    FieldExpiry,
+    /// A hash whose fields have times, in a form that came before Redis 7.4.0.
+    EarlyTimes,
     /// Paths with fields, of Valkey 9.2.
     Paths,
 }
@@ -186,9 +210,19 @@ pub(crate) const fn written_type(kind: Kind, version: u16) -> u8 {
         Kind::Hash => 4,
         Kind::ZSet => 5,
         Kind::Json => 7,
-        Kind::Stream if version >= VERSION_WRITTEN_MAX => 21,
+        Kind::Stream if version >= VERSION_WITH_ACTIVE => 21,
         Kind::Stream if version >= VERSION_WITH_FUNCTIONS => 19,
         Kind::Stream => 15,
+    }
+}
+
+/// The type in which a hash whose fields have times is written, and its form; `None` where a version has
+/// none.
+pub(crate) fn written_timed_type(version: u16) -> Option<(u8, TimedForm)> {
+    match version {
+        _ if is_of_valkey(version) => Some((22, TimedForm::Behind)),
+        VERSION_WITH_FIELD_TIMES.. => Some((24, TimedForm::Since)),
+        _ => None,
     }
 }
 
@@ -222,12 +256,14 @@ impl Type {
             19 => Encoding::Stream(2),
             20 => Encoding::Blob(Kind::Set, Form::Listpack),
             21 => Encoding::Stream(3),
-            22 if is_of_valkey(version) => return Some(Type::Foreign(Foreign::FieldExpiry)),
+            22 if is_of_valkey(version) => Encoding::TimedHash(TimedForm::Behind),
             23 if is_of_valkey(version) => return Some(Type::Foreign(Foreign::Paths)),
             _ if is_of_valkey(version) => return None,
-            22..=25 if version >= VERSION_WITH_FIELD_EXPIRY => {
-                return Some(Type::Foreign(Foreign::FieldExpiry));
+            22 | 23 if version >= VERSION_WITH_FIELD_TIMES => {
+                return Some(Type::Foreign(Foreign::EarlyTimes));
             }
+            24 if version >= VERSION_WITH_FIELD_TIMES => Encoding::TimedHash(TimedForm::Since),
+            25 if version >= VERSION_WITH_FIELD_TIMES => Encoding::TimedHash(TimedForm::Listpack),
             26 if version >= VERSION_WITH_PRODUCERS => Encoding::Stream(4),
             _ => return None,
         }))
@@ -241,6 +277,7 @@ impl Encoding {
             Encoding::Plain(kind) | Encoding::Blob(kind, _) => kind,
             Encoding::ZSetAscii | Encoding::ZSetBinary => Kind::ZSet,
             Encoding::Quicklist | Encoding::Quicklist2 => Kind::List,
+            Encoding::TimedHash(_) => Kind::Hash,
             Encoding::Stream(_) => Kind::Stream,
             Encoding::Json => Kind::Json,
         }

@@ -1,5 +1,5 @@
 //! Redis's RDB format: reading every version of Redis from 1 to 13, and 80 and 81 of Valkey, writing versions
-//! 9 to 11.
+//! 9 to 12, and 80.
 //!
 //! ```text
 //!   dump.rdb ──> Reader ──next_key──> Head: database, expiry, kind     key, then
@@ -63,7 +63,10 @@ mod writer;
 
 pub use crc::crc64;
 pub use error::{BlobError, Damage, ReadError};
-pub use format::{Kind, STRING_BYTES_MAX, VERSION_WITH_FUNCTIONS, VERSION_WRITTEN, VERSION_WRITTEN_MAX};
+pub use format::{
+    Kind, STRING_BYTES_MAX, VERSION_OF_VALKEY, VERSION_WITH_FIELD_TIMES, VERSION_WITH_FUNCTIONS,
+    VERSION_WRITTEN, VERSION_WRITTEN_MAX, VERSIONS_WRITTEN,
+};
 pub use reader::{Head, Reader, Skipped, Unsupported};
 pub use sink::ValueWriter;
 pub use visitor::Visitor;

@@ -7,7 +7,8 @@
 use crate::crc::crc64;
 use crate::error::{Damage, ReadError};
 use crate::format::{
-    Kind, Type, VALKEY_VERSIONS, VERSION_WITH_FUNCTIONS, VERSION_WRITTEN, VERSIONS, written_type,
+    Kind, TimedForm, Type, VALKEY_VERSIONS, VERSION_WITH_FIELD_TIMES, VERSION_WITH_FUNCTIONS,
+    VERSION_WRITTEN, VERSIONS, written_type,
 };
 use crate::reader;
 use crate::sink::{Sink, ValueWriter};
@@ -81,7 +82,7 @@ fn read_body(body: &[u8], version: u16, visitor: &mut dyn Visitor) -> Result<u64
 }
 
 /// The payload of a value of `len` elements, 1 for a string, which `write` writes and finishes. A stream
-/// counts 1 more than it has entries; it is written as Redis 7.0 does, all else as Redis 5.
+/// counts 1 more than it has entries; it is written as Redis 7.0 does, all else here as Redis 5.
 ///
 /// Panics if `len` is 0: there are no empty collections.
 pub fn write(
@@ -89,11 +90,34 @@ pub fn write(
     len: u64,
     write: impl FnOnce(ValueWriter<'_, Vec<u8>>) -> std::io::Result<()>,
 ) -> Vec<u8> {
-    let mut sink = Sink::new(Vec::new());
     let version = if kind == Kind::Stream { VERSION_WITH_FUNCTIONS } else { VERSION_WRITTEN };
+    framed(written_type(kind, version), version, |sink| write(ValueWriter::begin(sink, kind, version, len)?))
+}
+
+/// The payload of a hash of `len` fields, some of which have times, none before `first`; as Redis 7.4 writes
+/// it.
+///
+/// Panics if `len` is 0.
+pub fn write_timed_hash(
+    len: u64,
+    first: u64,
+    write: impl FnOnce(ValueWriter<'_, Vec<u8>>) -> std::io::Result<()>,
+) -> Vec<u8> {
+    let version = VERSION_WITH_FIELD_TIMES;
+    framed(24, version, |sink| {
+        write(ValueWriter::begin_timed_hash(sink, TimedForm::Since, version, len, first)?)
+    })
+}
+
+fn framed(
+    number: u8,
+    version: u16,
+    write: impl FnOnce(&mut Sink<Vec<u8>>) -> std::io::Result<()>,
+) -> Vec<u8> {
+    let mut sink = Sink::new(Vec::new());
     let written = (|| {
-        sink.bytes(&[written_type(kind, version)])?;
-        write(ValueWriter::begin(&mut sink, kind, version, len)?)?;
+        sink.bytes(&[number])?;
+        write(&mut sink)?;
         sink.bytes(&version.to_le_bytes())?;
         sink.finish()
     })();

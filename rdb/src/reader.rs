@@ -313,13 +313,13 @@ pub(crate) fn refuse<R: Read>(
             Ok(id) => of_module(id),
             Err(error) => return error,
         },
-        Foreign::FieldExpiry => "a hash whose fields expire".to_owned(),
+        Foreign::EarlyTimes => "a hash whose fields expire, as before Redis 7.4.0,".to_owned(),
         Foreign::Paths => "a value of the type path-hash".to_owned(),
     };
     let remedy = match foreign {
         Foreign::Module | Foreign::Paths => "delete the key and save again",
         Foreign::Module2(_) => "delete the key and save again, or have such keys left out",
-        Foreign::FieldExpiry => "let its fields last (HPERSIST) or delete the key, and save again",
+        Foreign::EarlyTimes => "have a later Redis load it, and save again",
     };
     ReadError::Unsupported { offset, key: shown(key), what, number, remedy }
 }

@@ -2,7 +2,7 @@
 //! strings, values.
 
 use crate::crc::Crc;
-use crate::format::{Kind, REJSON, module_op};
+use crate::format::{FIELD_TIME_MAX, Kind, REJSON, TimedForm, module_op};
 use crate::lzf::Compressor;
 use std::io::{self, Write};
 
@@ -152,6 +152,8 @@ pub struct ValueWriter<'w, W> {
     pub(crate) version: u16,
     /// The number of elements that have to come yet.
     left: u64,
+    /// Of a hash whose fields have times: the form of these, and the first of them.
+    times: Option<(TimedForm, u64)>,
 }
 
 impl<'w, W: Write> ValueWriter<'w, W> {
@@ -171,7 +173,23 @@ impl<'w, W: Write> ValueWriter<'w, W> {
             }
             _ => sink.number(len)?,
         }
-        Ok(ValueWriter { sink, kind, version, left: len })
+        Ok(ValueWriter { sink, kind, version, left: len, times: None })
+    }
+
+    /// Begins a hash whose fields have times, none of which is before `first`.
+    pub(crate) fn begin_timed_hash(
+        sink: &'w mut Sink<W>,
+        form: TimedForm,
+        version: u16,
+        len: u64,
+        first: u64,
+    ) -> io::Result<ValueWriter<'w, W>> {
+        let first = first.min(FIELD_TIME_MAX);
+        if form != TimedForm::Behind {
+            sink.bytes(&first.to_le_bytes())?;
+        }
+        let writer = ValueWriter::begin(sink, Kind::Hash, version, len)?;
+        Ok(ValueWriter { times: Some((form, first)), ..writer })
     }
 
     /// The string itself, the text of a document, the next element of a list, or a member of a set.
@@ -197,9 +215,27 @@ impl<'w, W: Write> ValueWriter<'w, W> {
 
     /// A field of a hash.
     pub fn field(&mut self, field: &[u8], value: &[u8]) -> io::Result<()> {
+        self.timed_field(field, value, None)
+    }
+
+    /// A field of a hash that is gone from this time on, in milliseconds since the Unix epoch, if it has one.
+    /// In a file for Redis no time is later than the year 10889.
+    ///
+    /// Panics if it has a time and the value was begun as one without, or the time is before the first.
+    pub fn timed_field(&mut self, field: &[u8], value: &[u8], time: Option<u64>) -> io::Result<()> {
         self.count(self.kind == Kind::Hash);
+        assert!(time.is_none() || self.times.is_some(), "fields have times if the value was begun so");
+        if let Some((TimedForm::Since, first)) = self.times {
+            let later = time.map(|time| time.min(FIELD_TIME_MAX).checked_sub(first));
+            self.sink.number(later.map_or(0, |later| later.expect("the first time is the first") + 1))?;
+        }
         self.sink.string(field)?;
-        self.sink.string(value)
+        self.sink.string(value)?;
+        if let Some((TimedForm::Behind, _)) = self.times {
+            let time = time.map_or(-1, |time| i64::try_from(time).unwrap_or(i64::MAX));
+            self.sink.bytes(&time.to_le_bytes())?;
+        }
+        Ok(())
     }
 
     /// A member of a sorted set.

@@ -9,7 +9,7 @@
 
 use crate::blob::{self, Item};
 use crate::error::{Damage, ReadError};
-use crate::format::{Encoding, Foreign, Form, Kind, REJSON, Type, module_op};
+use crate::format::{Encoding, FIELD_TIME_MAX, Foreign, Form, Kind, REJSON, TimedForm, Type, module_op};
 use crate::names::Names;
 use crate::source::{Source, damaged};
 use crate::stream;
@@ -80,6 +80,7 @@ pub(crate) fn read<R: Read>(
             source.string(first)?;
             elements.take_blob(kind, form, first).map_err(|damage| damaged(offset, damage))?;
         }
+        Encoding::TimedHash(form) => read_timed_hash(form, source, first, second, &mut elements)?,
         Encoding::Json => {
             expect_part(source, module_op::STRING)?;
             source.string(first)?;
@@ -131,6 +132,50 @@ fn read_plain<R: Read>(
         taken.map_err(|damage| damaged(offset, damage))?;
     }
     Ok(())
+}
+
+fn read_timed_hash<R: Read>(
+    form: TimedForm,
+    source: &mut Source<R>,
+    name: &mut Vec<u8>,
+    value: &mut Vec<u8>,
+    elements: &mut Elements<'_>,
+) -> Result<(), ReadError> {
+    let first = match form {
+        TimedForm::Since | TimedForm::Listpack => {
+            u64::from_le_bytes(source.array("the first time of a field")?)
+        }
+        TimedForm::Behind => 0,
+    };
+    if form == TimedForm::Listpack {
+        let offset = source.offset();
+        source.string(name)?;
+        return elements.take_timed_blob(name).map_err(|damage| damaged(offset, damage));
+    }
+    for _ in 0..source.number()? {
+        let offset = source.offset();
+        let later = if form == TimedForm::Since { source.number()? } else { 0 };
+        source.string(name)?;
+        source.string(value)?;
+        let time = match form {
+            TimedForm::Behind => time_of_valkey(i64::from_le_bytes(source.array("the time of a field")?)),
+            _ => later.checked_sub(1).map(|later| time_of_redis(first.saturating_add(later))).transpose(),
+        };
+        let taken = time.and_then(|time| elements.timed_field(name, value, time));
+        taken.map_err(|damage| damaged(offset, damage))?;
+    }
+    Ok(())
+}
+
+fn time_of_redis(ms: u64) -> Result<u64, Damage> {
+    if ms <= FIELD_TIME_MAX { Ok(ms) } else { Err(Damage::FieldTime) }
+}
+
+fn time_of_valkey(ms: i64) -> Result<Option<u64>, Damage> {
+    match ms {
+        -1 => Ok(None),
+        ms => u64::try_from(ms).map(Some).map_err(|_| Damage::FieldTime),
+    }
 }
 
 fn read_zset<R: Read>(
@@ -213,8 +258,15 @@ impl Elements<'_> {
     }
 
     fn field(&mut self, field: &[u8], value: &[u8]) -> Result<(), Damage> {
+        self.timed_field(field, value, None)
+    }
+
+    fn timed_field(&mut self, field: &[u8], value: &[u8], time: Option<u64>) -> Result<(), Damage> {
         self.check_first(field)?;
-        self.visitor.field(field, value);
+        match time {
+            Some(time) => self.visitor.timed_field(field, value, time),
+            None => self.visitor.field(field, value),
+        }
         self.count += 1;
         Ok(())
     }
@@ -256,5 +308,31 @@ impl Elements<'_> {
             }
         })?;
         if name.is_some() { Err(Damage::Unpaired) } else { Ok(()) }
+    }
+
+    /// Takes a listpack of fields, each with its value and its time.
+    fn take_timed_blob(&mut self, blob: &[u8]) -> Result<(), Damage> {
+        let (mut digits, mut more_digits) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let (mut field, mut value) = (None, None);
+        blob::walk(Form::Listpack, blob, &mut |item| match (field, value) {
+            (None, _) => {
+                field = Some(item);
+                Ok(())
+            }
+            (Some(_), None) => {
+                value = Some(item);
+                Ok(())
+            }
+            (Some(name), Some(text)) => {
+                (field, value) = (None, None);
+                let time = match item {
+                    Item::Int(0) => None,
+                    Item::Int(ms) => Some(time_of_redis(u64::try_from(ms).map_err(|_| Damage::FieldTime)?)?),
+                    Item::Bytes(_) => return Err(Damage::FieldTime),
+                };
+                self.timed_field(name.text(&mut digits), text.text(&mut more_digits), time)
+            }
+        })?;
+        if field.is_some() { Err(Damage::Unpaired) } else { Ok(()) }
     }
 }

@@ -29,6 +29,13 @@ pub trait Visitor {
         let _ = (field, value);
     }
 
+    /// Another field of a hash, which is gone from this time on, in milliseconds since the Unix epoch. Who
+    /// does not care for times gets it as another field.
+    fn timed_field(&mut self, field: &[u8], value: &[u8], time: u64) {
+        let _ = time;
+        self.field(field, value);
+    }
+
     /// Another member of a sorted set, in no order.
     fn scored(&mut self, member: &[u8], score: f64) {
         let _ = (member, score);

@@ -1,6 +1,7 @@
 //! Writes a file of version 9: plain types only, and streams in the form of Redis 5, so that every Redis
 //! since 5 and its descendants load it. One with functions is of version 10, that of Redis 7.0, and so are
-//! its streams. Who asks for it gets version 10 or 11, which differ in the form of streams.
+//! its streams; one of hashes whose fields have times is of version 12, that of Redis 7.4. Who asks for it
+//! gets version 10 to 12, or 80 for Valkey 9, which differ in the forms of streams and of such hashes.
 //!
 //! ```text
 //!   REDIS0009 | AUX … | FUNCTION2 … | databases … | EOF | crc
@@ -8,7 +9,8 @@
 //! ```
 
 use crate::format::{
-    Kind, MAGIC, VERSION_WITH_FUNCTIONS, VERSION_WRITTEN, VERSION_WRITTEN_MAX, op, written_type,
+    Kind, MAGIC, VALKEY_MAGIC, VERSION_WITH_FUNCTIONS, VERSION_WRITTEN, VERSIONS_WRITTEN, is_of_valkey, op,
+    written_timed_type, written_type,
 };
 use crate::sink::{Sink, ValueWriter};
 use std::io::{self, Write};
@@ -30,11 +32,11 @@ impl<W: Write> Writer<W> {
         Writer::begin(output, VERSION_WITH_FUNCTIONS)
     }
 
-    /// Begins a file of this version, 9 to 11; `output` needs no buffer of its own.
+    /// Begins a file of this version, one of [`VERSIONS_WRITTEN`]; `output` needs no buffer of its own.
     ///
     /// Panics if the version is another one.
     pub fn of_version(output: W, version: u16) -> io::Result<Writer<W>> {
-        assert!((VERSION_WRITTEN..=VERSION_WRITTEN_MAX).contains(&version), "this version can be written");
+        assert!(VERSIONS_WRITTEN.contains(&version), "this version can be written");
         Writer::begin(output, version)
     }
 
@@ -47,9 +49,19 @@ impl<W: Write> Writer<W> {
 
     fn begin(output: W, version: u16) -> io::Result<Writer<W>> {
         let mut sink = Sink::new(output);
-        sink.bytes(MAGIC)?;
-        sink.bytes(format!("{version:04}").as_bytes())?;
+        if is_of_valkey(version) {
+            sink.bytes(VALKEY_MAGIC)?;
+            sink.bytes(format!("{version:03}").as_bytes())?;
+        } else {
+            sink.bytes(MAGIC)?;
+            sink.bytes(format!("{version:04}").as_bytes())?;
+        }
         Ok(Writer { sink, version })
+    }
+
+    /// Whether fields of hashes have times in a file of this version.
+    pub fn has_field_times(&self) -> bool {
+        written_timed_type(self.version).is_some()
     }
 
     /// A library of functions: its source. Libraries come before the first key.
@@ -98,13 +110,33 @@ impl<W: Write> Writer<W> {
         kind: Kind,
         len: u64,
     ) -> io::Result<ValueWriter<'_, W>> {
+        self.key(key, expiry_ms, written_type(kind, self.version))?;
+        ValueWriter::begin(&mut self.sink, kind, self.version, len)
+    }
+
+    /// As `begin_value`, of a hash of `len` fields, some of which have times, none before `first`.
+    ///
+    /// Panics if `len` is 0, or fields have no times in a file of this version.
+    pub fn begin_timed_hash(
+        &mut self,
+        key: &[u8],
+        expiry_ms: Option<u64>,
+        len: u64,
+        first: u64,
+    ) -> io::Result<ValueWriter<'_, W>> {
+        let written = written_timed_type(self.version);
+        let (number, form) = written.expect("fields have times in a file of this version");
+        self.key(key, expiry_ms, number)?;
+        ValueWriter::begin_timed_hash(&mut self.sink, form, self.version, len, first)
+    }
+
+    fn key(&mut self, key: &[u8], expiry_ms: Option<u64>, number: u8) -> io::Result<()> {
         if let Some(expiry_ms) = expiry_ms {
             self.sink.bytes(&[op::EXPIRETIME_MS])?;
             self.sink.bytes(&expiry_ms.to_le_bytes())?;
         }
-        self.sink.bytes(&[written_type(kind, self.version)])?;
-        self.sink.string(key)?;
-        ValueWriter::begin(&mut self.sink, kind, self.version, len)
+        self.sink.bytes(&[number])?;
+        self.sink.string(key)
     }
 
     /// Ends the file and writes everything out; making it durable is the caller's business.

@@ -11,7 +11,7 @@ use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tarn_rdb::stream::{StreamHead, StreamId};
-use tarn_rdb::{Head, Kind, Reader, Skipped, Unsupported, Visitor, Writer, crc64, payload};
+use tarn_rdb::{Head, Kind, Reader, Skipped, Unsupported, VERSIONS_WRITTEN, Visitor, Writer, crc64, payload};
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
@@ -72,24 +72,15 @@ fn stream() -> impl Strategy<Value = Stream> {
     })
 }
 
-/// A value as it comes back from a file of version 9.
-fn of_version_9(value: Value) -> Value {
-    match value {
-        Value::Stream(stream) => Value::Stream(stream.after_type_15()),
-        value => value,
-    }
+/// Keys as they come back from a file of this version.
+fn all_of(keys: Vec<Key>, version: u16) -> Vec<Key> {
+    keys.into_iter().map(|key| Key { value: key.value.after_version(version), ..key }).collect()
 }
 
-/// A value as it comes back from a payload, or a file of version 10.
-fn of_version_10(value: Value) -> Value {
-    match value {
-        Value::Stream(stream) => Value::Stream(stream.after_type_19()),
-        value => value,
-    }
-}
-
-fn all_of(keys: Vec<Key>, of_version: fn(Value) -> Value) -> Vec<Key> {
-    keys.into_iter().map(|key| Key { value: of_version(key.value), ..key }).collect()
+/// The time of a field.
+fn time() -> impl Strategy<Value = Option<u64>> {
+    let time = prop_oneof![0..5_u64, 1_600_000_000_000..1_600_000_000_100_u64, 0..=i64::MAX as u64];
+    prop::option::of(time)
 }
 
 /// Any value.
@@ -100,7 +91,8 @@ fn value() -> impl Strategy<Value = model::Value> {
         vec(bytes(), 1..20).prop_map(Value::List),
         btree_set(bytes(), 1..20).prop_map(Value::Set),
         btree_map(bytes(), score(), 1..20).prop_map(Value::ZSet),
-        btree_map(bytes(), bytes(), 1..20).prop_map(Value::Hash),
+        btree_map(bytes(), (bytes(), Just(None)), 1..20).prop_map(Value::Hash),
+        btree_map(bytes(), (bytes(), time()), 1..20).prop_map(Value::Hash),
         stream().prop_map(Value::Stream),
     ]
 }
@@ -142,8 +134,7 @@ proptest! {
         write(&mut writer, &keys);
         let file = writer.finish().unwrap();
         prop_assert!(file.starts_with(b"REDIS0009\xfa"));
-        let (read, keys) = (all_of(read(&file), of_version_9), all_of(keys, of_version_9));
-        prop_assert_eq!(read, keys);
+        prop_assert_eq!(all_of(read(&file), 9), all_of(keys, 9));
     }
 
     #[test]
@@ -153,25 +144,29 @@ proptest! {
         write(&mut writer, &keys);
         let file = writer.finish().unwrap();
         prop_assert!(file.starts_with(b"REDIS0010\xf5"));
-        prop_assert_eq!(read(&file), all_of(keys, of_version_10));
+        prop_assert_eq!(read(&file), all_of(keys, 10));
     }
 
     #[test]
-    fn a_file_of_version_11_comes_back_as_it_was(keys in keys(), compresses in any::<bool>()) {
-        let mut writer = Writer::of_version(Vec::new(), 11).unwrap().compressing(compresses);
+    fn a_file_of_any_version_comes_back_as_it_was(
+        keys in keys(),
+        version in prop::sample::select(VERSIONS_WRITTEN[1..].to_vec()),
+        compresses in any::<bool>(),
+    ) {
+        let mut writer = Writer::of_version(Vec::new(), version).unwrap().compressing(compresses);
         writer.function(b"a library").unwrap();
         write(&mut writer, &keys);
         let file = writer.finish().unwrap();
-        prop_assert!(file.starts_with(b"REDIS0011\xf5"));
-        prop_assert_eq!(read(&file), keys);
+        let magic = if version < 80 { format!("REDIS{version:04}") } else { format!("VALKEY{version:03}") };
+        prop_assert!(file.starts_with(magic.as_bytes()) && file[magic.len()] == 0xf5);
+        prop_assert_eq!(read(&file), all_of(keys, version));
     }
 
     #[test]
     fn a_payload_comes_back_as_it_was_written(value in value()) {
-        let bytes = payload::write(value.kind(), value.len(), |out| value.write(out));
         let mut collected = Collected::default();
-        prop_assert_eq!(payload::read(&bytes, &mut collected).unwrap(), value.len());
-        prop_assert_eq!(collected.0, Some(of_version_10(value)));
+        prop_assert_eq!(payload::read(&value.payload(), &mut collected).unwrap(), value.len());
+        prop_assert_eq!(collected.0, Some(value.after_payload()));
     }
 
     #[test]
@@ -270,7 +265,7 @@ fn payloads_that_are_not_whole_are_refused() {
     for version in [0, 1, 12, 13, 80, 81] {
         assert_eq!(payload::read(&framed(body, version), &mut ()).unwrap(), 1);
     }
-    for (number, version) in [(22, 13), (24, 12), (22, 80)] {
+    for (number, version) in [(22, 13), (23, 12)] {
         let error = refused(&framed(&[number, 1], version));
         assert!(error.starts_with("a payload holds a hash whose fields expire"), "{error}");
     }
@@ -289,6 +284,14 @@ fn payloads_that_are_not_whole_are_refused() {
     );
     assert!(refused(&framed(b"\x0f\x00\x01\x00\x00\x00", 9)).contains("a stream makes no sense"));
     assert!(refused(&framed(b"\x07\x01", 9)).contains("a value of the module type"));
+}
+
+#[test]
+#[should_panic(expected = "fields have times in a file of this version")]
+fn a_time_in_a_file_that_has_none_is_the_writers_mistake() {
+    let mut writer = Writer::of_version(Vec::new(), 11).unwrap();
+    assert!(!writer.has_field_times());
+    let _ = writer.begin_timed_hash(b"k", None, 1, 7);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! `tarn export`: writes the data of a server to an RDB file of Redis.
 
 use crate::transfer::{PlaceArgs, ended, rate};
-use clap::{ArgAction, Args, builder::BoolishValueParser, value_parser};
+use clap::{ArgAction, Args, builder::BoolishValueParser};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tarn_server::config::RdbVersion;
 use tarn_server::persist::transfer::{self, Exported};
 
 /// Writes the data of a server that does not run to an RDB file, which every Redis since 5, Valkey, KeyDB and
@@ -22,22 +23,26 @@ pub(crate) struct ExportArgs {
         action = ArgAction::Set, value_parser = BoolishValueParser::new(), hide_possible_values = true
     )]
     appendonly: bool,
-    /// Version of the format: Redis 5 and later loads 9, Redis 7.0 and later 10, Redis 7.2 and Valkey 11. 9
-    /// loses some of what streams know of themselves, 11 least. With functions it is at least 10.
-    #[arg(
-        long, value_name = "VERSION", default_value_t = 9, value_parser = value_parser!(u16).range(9..=11)
-    )]
-    rdb_version: u16,
+    /// Version of the format: Redis 5 and later loads 9, Redis 7.0 and later 10, Redis 7.2 and Valkey 11,
+    /// Redis 7.4 and later 12, Valkey 9 and later 80. 9 loses some of what streams know of themselves, 10
+    /// less, others least. With functions it is at least 10, with times of fields 12.
+    #[arg(long, value_name = "VERSION", default_value = "9", value_parser = rdb_version)]
+    rdb_version: RdbVersion,
     /// The file.
     #[arg(value_name = "DUMP.rdb")]
     file: PathBuf,
 }
 
+fn rdb_version(text: &str) -> Result<RdbVersion, String> {
+    let found = RdbVersion::ALL.iter().copied().find(|version| version.name() == text);
+    found.ok_or_else(|| format!("the versions are {}", RdbVersion::NAMES.join(", ")))
+}
+
 /// Runs `tarn export`.
 pub(crate) fn run(args: ExportArgs) -> ExitCode {
     ended(|report| {
-        let place = args.place.place();
-        let exported = transfer::export(&place, args.appendonly, args.rdb_version, &args.file, report)?;
+        let (place, version) = (args.place.place(), args.rdb_version.number());
+        let exported = transfer::export(&place, args.appendonly, version, &args.file, report)?;
         let Exported { keys, documents, bytes, read, all, warnings } = exported;
         println!("exported {}", rate(keys, all));
         println!(

@@ -156,7 +156,7 @@ fn value(random: &mut SmallRng, len: usize) -> Value {
             (0..len).map(|_| random.random_range(-70_000..70_000).to_string().into_bytes()).collect(),
         ),
         4 => Value::ZSet(words.into_iter().map(|word| (word, score(random).to_bits())).collect()),
-        _ => Value::Hash(words.into_iter().map(|word| (word, bytes(random))).collect()),
+        _ => Value::Hash(words.into_iter().map(|word| (word, (bytes(random), None))).collect()),
     }
 }
 
@@ -193,7 +193,7 @@ fn put(client: &mut Client, key: &Key) {
             ("ZADD", members.iter().flat_map(|(member, score)| [shown(score), member.clone()]).collect())
         }
         Value::Hash(fields) => {
-            ("HSET", fields.iter().flat_map(|(field, value)| [field.clone(), value.clone()]).collect())
+            ("HSET", fields.iter().flat_map(|(field, (value, _))| [field.clone(), value.clone()]).collect())
         }
         Value::Stream(_) => panic!("streams are made by other commands"),
     };
@@ -226,7 +226,10 @@ fn get(client: &mut Client, database: u64, name: &[u8]) -> Key {
         "string" => Value::String(bulk(ask(client, &[b"GET", name]))),
         "list" => Value::List(bulks(ask(client, &[b"LRANGE", name, all[0], all[1]]))),
         "set" => Value::Set(bulks(ask(client, &[b"SMEMBERS", name])).into_iter().collect()),
-        "hash" => Value::Hash(pairs(bulks(ask(client, &[b"HGETALL", name]))).collect()),
+        "hash" => {
+            let fields = pairs(bulks(ask(client, &[b"HGETALL", name])));
+            Value::Hash(fields.map(|(field, value)| (field, (value, None))).collect())
+        }
         "zset" => {
             let bits = |text: Vec<u8>| String::from_utf8(text).unwrap().parse::<f64>().unwrap().to_bits();
             let members = bulks(ask(client, &[b"ZRANGE", name, all[0], all[1], all[2]]));

@@ -295,14 +295,15 @@ fn all_that_redis_has_goes_to_tarn_and_back() {
     assert_eq!(code, 0);
     assert!(said.starts_with(&format!("exported {} keys in ", all + 2)), "{said}");
     assert!(files(&folder.path("")) == before, "an export changes nothing");
-    for (version, magic) in [("10", b"REDIS0010"), ("11", b"REDIS0011")] {
+    let written = [("10", b"REDIS0010"), ("11", b"REDIS0011"), ("12", b"REDIS0012"), ("80", b"VALKEY080")];
+    for (version, magic) in written {
         let (newer, again) = (back.path("newer.rdb"), Folder::new());
         assert_eq!(export(&folder, &newer, &["--rdb-version", version]).0, 0);
         assert!(std::fs::read(&newer).unwrap().starts_with(magic));
         assert_eq!(import(&again, &newer, &[]).0, 0, "version {version} is read");
     }
-    let (code, said) = export(&folder, &file, &["--rdb-version", "12"]);
-    assert!(code == 2 && said.contains("12 is not in 9..=11"), "{said}");
+    let (code, said) = export(&folder, &file, &["--rdb-version", "13"]);
+    assert!(code == 2 && said.contains("the versions are 9, 10, 11, 12, 80"), "{said}");
     let mut second = Redis::start(&back);
     assert_eq!(ask(&mut second.client, "DEBUG DIGEST"), ask(&mut redis.client, "DEBUG DIGEST"));
     for question in [
@@ -475,6 +476,69 @@ fn an_export_replaces_a_file_when_the_new_one_is_whole() {
         ask(&mut connected(&port), "DEBUG DIGEST")
     });
     assert_eq!(digests[0], digests[1]);
+}
+
+#[test]
+fn times_of_fields_go_through_rdb_files() {
+    let (folder, given) = (Folder::new(), Folder::new());
+    let port = free_port().to_string();
+    let more = ["--enable-debug-command", "yes"];
+    let server = folder.serve(&[&["--port", &port][..], &more].concat());
+    let mut client = connected(&port);
+    for request in [
+        "DEBUG SET-ACTIVE-EXPIRE 0",
+        "HSET plain a 1 b 2",
+        "HSET some a 1 b 2 c 3",
+        "HPEXPIREAT some 33177117420001 FIELDS 1 a",
+        "HPEXPIREAT some 33177117420000 FIELDS 1 c",
+        "HSET over a 1 b 2",
+        "HPEXPIRE over 1 FIELDS 1 a",
+        "HSET gone a 1",
+        "HPEXPIRE gone 1 FIELDS 1 a",
+    ] {
+        let reply = ask(&mut client, request);
+        assert!(!reply.starts_with("(error)"), "{request}: {reply}");
+    }
+    std::thread::sleep(std::time::Duration::from_millis(10));
+    let digest = ask(&mut client, "DEBUG DIGEST");
+    assert!(server.terminate().success());
+    let written: [(&[&str], &str); 3] = [
+        (&[], "REDIS0012"),
+        (&["--rdb-version", "11"], "REDIS0012"),
+        (&["--rdb-version", "80"], "VALKEY080"),
+    ];
+    for (args, magic) in written {
+        let (file, again) = (given.path("dump.rdb"), Folder::new());
+        let (code, said) = export(&folder, &file, args);
+        assert!(code == 0 && said.starts_with("exported 3 keys in "), "{said}");
+        assert!(std::fs::read(&file).unwrap().starts_with(magic.as_bytes()), "{args:?}");
+        assert_eq!(import(&again, &file, &[]).0, 0);
+        let port = free_port().to_string();
+        let _server = again.serve(&[&["--port", &port][..], &more].concat());
+        let mut client = connected(&port);
+        assert_eq!(ask(&mut client, "DEBUG DIGEST"), digest, "{args:?}");
+        let times = ask(&mut client, "HPEXPIRETIME some FIELDS 3 a b c");
+        assert_eq!(times, "[(integer) 33177117420001, (integer) -1, (integer) 33177117420000]");
+        assert_eq!(ask(&mut client, "HGETALL over"), "[\"b\", \"2\"]");
+    }
+}
+
+#[test]
+fn times_of_fields_survive_in_the_rdb_file_of_a_server() {
+    let folder = Folder::new();
+    let (server, port) = serve_rdb(&folder, &NO_LOG);
+    let mut client = connected(&port);
+    ask(&mut client, "HSET plain a 1");
+    assert_eq!(ask(&mut client, "SAVE"), "OK");
+    assert!(std::fs::read(folder.path("dump.rdb")).unwrap().starts_with(b"REDIS0009"));
+    ask(&mut client, "HSET some a 1 b 2");
+    ask(&mut client, "HPEXPIREAT some 33177117420001 FIELDS 1 a");
+    assert_eq!(ask(&mut client, "SAVE"), "OK");
+    assert!(std::fs::read(folder.path("dump.rdb")).unwrap().starts_with(b"REDIS0012"));
+    let digest = ask(&mut client, "DEBUG DIGEST");
+    server.kill();
+    let (_server, port) = serve_rdb(&folder, &NO_LOG);
+    assert_eq!(ask(&mut connected(&port), "DEBUG DIGEST"), digest);
 }
 
 #[test]

@@ -84,6 +84,12 @@ impl<'a> HashRef<'a> {
         self.times.is_some()
     }
 
+    /// The first time of a field that is shown.
+    pub fn first_time(&self) -> Option<UnixMs> {
+        let times = self.times?;
+        times.nth(times.count_over(self.now))
+    }
+
     /// Hands each field with its value to `work`, in no order that means anything: `iter` for who has
     /// millions of hashes to read.
     #[inline]

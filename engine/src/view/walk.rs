@@ -100,6 +100,11 @@ impl View {
         self.opened.tables[db as usize].expiring()
     }
 
+    /// Hashes of a database whose fields have times, about: as many as there are now.
+    pub fn timed(&self, db: u8) -> usize {
+        self.opened.tables[db as usize].timed()
+    }
+
     /// The table of a database.
     pub(crate) fn table(&self, db: u8) -> &Arc<Table> {
         &self.opened.tables[db as usize]

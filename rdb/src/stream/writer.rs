@@ -6,7 +6,7 @@
 
 use super::node::Packer;
 use super::parts::{Consumer, Group, NEVER, Pending, StreamHead, StreamId, UNKNOWN};
-use crate::format::{VERSION_WITH_FUNCTIONS, VERSION_WRITTEN_MAX};
+use crate::format::{VERSION_WITH_ACTIVE, VERSION_WITH_FUNCTIONS};
 use crate::sink::ValueWriter;
 use std::io::{self, Write};
 
@@ -76,7 +76,7 @@ impl<W: Write> ValueWriter<'_, W> {
     }
 
     /// A consumer of the last group, and the IDs of what is pending for it, in their order. When it got
-    /// something last is written in version 11 alone.
+    /// something last is written from version 11 on.
     pub fn consumer(
         &mut self,
         consumer: &Consumer<'_>,
@@ -85,7 +85,7 @@ impl<W: Write> ValueWriter<'_, W> {
         self.count_part(0);
         self.sink.string(consumer.name)?;
         self.sink.bytes(&consumer.seen_ms.to_le_bytes())?;
-        if self.version >= VERSION_WRITTEN_MAX {
+        if self.version >= VERSION_WITH_ACTIVE {
             let active_ms = consumer.active_ms.and_then(|ms| i64::try_from(ms).ok());
             self.sink.bytes(&active_ms.unwrap_or(NEVER).to_le_bytes())?;
         }

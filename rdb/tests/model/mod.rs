@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use tarn_rdb::stream::{self, Fields, StreamHead, StreamId};
-use tarn_rdb::{Kind, ValueWriter, Visitor, Writer};
+use tarn_rdb::{Kind, ValueWriter, Visitor, Writer, payload};
 
 /// A value; scores by their bits, so that they can be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +12,8 @@ pub(crate) enum Value {
     List(Vec<Vec<u8>>),
     Set(BTreeSet<Vec<u8>>),
     ZSet(BTreeMap<Vec<u8>, u64>),
-    Hash(BTreeMap<Vec<u8>, Vec<u8>>),
+    /// Fields, each with its value and its time.
+    Hash(BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>),
     Json(Vec<u8>),
     Stream(Stream),
 }
@@ -125,11 +126,71 @@ impl Value {
             Value::ZSet(members) => {
                 members.iter().try_for_each(|(member, score)| out.scored(member, f64::from_bits(*score)))?;
             }
-            Value::Hash(fields) => fields.iter().try_for_each(|(field, value)| out.field(field, value))?,
+            Value::Hash(fields) => {
+                fields.iter().try_for_each(|(field, (value, time))| out.timed_field(field, value, *time))?;
+            }
             Value::Stream(stream) => stream.write(&mut out)?,
         }
         out.finish();
         Ok(())
+    }
+
+    /// The first time of a field.
+    fn first_time(&self) -> Option<u64> {
+        let Value::Hash(fields) = self else { return None };
+        fields.values().filter_map(|(_, time)| *time).min()
+    }
+
+    /// Begins a key with this value.
+    pub(crate) fn begin<'w, W: Write>(
+        &self,
+        writer: &'w mut Writer<W>,
+        name: &[u8],
+        expiry_ms: Option<u64>,
+    ) -> io::Result<ValueWriter<'w, W>> {
+        match self.first_time() {
+            Some(first) => writer.begin_timed_hash(name, expiry_ms, self.len(), first),
+            None => writer.begin_value(name, expiry_ms, self.kind(), self.len()),
+        }
+    }
+
+    /// As a payload.
+    pub(crate) fn payload(&self) -> Vec<u8> {
+        match self.first_time() {
+            Some(first) => payload::write_timed_hash(self.len(), first, |out| self.write(out)),
+            None => payload::write(self.kind(), self.len(), |out| self.write(out)),
+        }
+    }
+
+    fn with_times(self, of: impl Fn(u64) -> Option<u64>) -> Value {
+        match self {
+            Value::Hash(mut fields) => {
+                fields.values_mut().for_each(|(_, time)| *time = time.and_then(&of));
+                Value::Hash(fields)
+            }
+            value => value,
+        }
+    }
+
+    /// As it is written to a file whose fields have times, or have none.
+    pub(crate) fn for_file(self, has_field_times: bool) -> Value {
+        self.with_times(|time| has_field_times.then_some(time))
+    }
+
+    /// As it comes back from a file of this version.
+    pub(crate) fn after_version(self, version: u16) -> Value {
+        match self.for_file(version >= 12) {
+            Value::Stream(stream) if version < 10 => Value::Stream(stream.after_type_15()),
+            Value::Stream(stream) if version < 11 => Value::Stream(stream.after_type_19()),
+            value if version < 80 => value.with_times(|time| Some(time.min((1 << 48) - 1))),
+            value => value,
+        }
+    }
+
+    /// As it comes back from a payload.
+    pub(crate) fn after_payload(self) -> Value {
+        let version = if self.kind() == Kind::Hash { 12 } else { 10 };
+        self.after_version(version)
     }
 }
 
@@ -139,7 +200,8 @@ pub(crate) fn write<W: Write>(writer: &mut Writer<W>, keys: &[Key]) {
         let expiring = group.iter().filter(|key| key.expiry_ms.is_some()).count();
         writer.begin_database(group[0].database, group.len() as u64, expiring as u64).unwrap();
         for Key { name, expiry_ms, value, .. } in group {
-            let out = writer.begin_value(name, *expiry_ms, value.kind(), value.len()).unwrap();
+            let value = value.clone().for_file(writer.has_field_times());
+            let out = value.begin(writer, name, *expiry_ms).unwrap();
             value.write(out).unwrap();
         }
     }
@@ -179,8 +241,11 @@ impl Visitor for Collected {
     }
 
     fn field(&mut self, field: &[u8], value: &[u8]) {
-        let Some(Value::Hash(fields)) = &mut self.0 else { panic!("a field of no hash") };
-        assert!(fields.insert(field.to_vec(), value.to_vec()).is_none());
+        self.put_field(field, value, None);
+    }
+
+    fn timed_field(&mut self, field: &[u8], value: &[u8], time: u64) {
+        self.put_field(field, value, Some(time));
     }
 
     fn scored(&mut self, member: &[u8], score: f64) {
@@ -221,6 +286,11 @@ impl Visitor for Collected {
 }
 
 impl Collected {
+    fn put_field(&mut self, field: &[u8], value: &[u8], time: Option<u64>) {
+        let Some(Value::Hash(fields)) = &mut self.0 else { panic!("a field of no hash") };
+        assert!(fields.insert(field.to_vec(), (value.to_vec(), time)).is_none());
+    }
+
     fn stream_mut(&mut self) -> &mut Stream {
         match &mut self.0 {
             Some(Value::Stream(stream)) => stream,

@@ -12,7 +12,7 @@ use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse::{self, ExpiryForm};
 use crate::execute::spec::{Flags, KeySpec};
-use crate::persist::rdb::{ChangeBuilder, rdb_kind, value_len, write_value};
+use crate::persist::rdb::{ChangeBuilder, payload_of};
 
 const BUSY_KEY: CommandError = CommandError::text("BUSYKEY Target key name already exists.");
 const BAD_FOOTER: CommandError = CommandError::text("ERR DUMP payload version or checksum are wrong");
@@ -40,12 +40,11 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn dump<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let Some(entry) = cx.entry(args.at(1)) else {
-        cx.reply.null();
-        return Ok(());
-    };
-    let value = entry.value();
-    cx.reply.bulk(&payload::write(rdb_kind(entry.kind()), value_len(value), |out| write_value(value, out)));
+    let now = cx.now();
+    match cx.entry(args.at(1)).and_then(|entry| payload_of(entry, now)) {
+        Some(payload) => cx.reply.bulk(&payload),
+        None => cx.reply.null(),
+    }
     Ok(())
 }
 

@@ -134,6 +134,29 @@ choice! {
 }
 
 choice! {
+    /// The version of RDB files that are written.
+    RdbVersion {
+        /// For Redis 5 and later.
+        Redis5 = "9",
+        /// For Redis 7.0 and later.
+        Redis7_0 = "10",
+        /// For Redis 7.2 and later, and Valkey.
+        Redis7_2 = "11",
+        /// For Redis 7.4 and later.
+        Redis7_4 = "12",
+        /// For Valkey 9 and later.
+        Valkey9 = "80",
+    }
+}
+
+impl RdbVersion {
+    /// The number that a file begins with.
+    pub fn number(self) -> u16 {
+        tarn_rdb::VERSIONS_WRITTEN[self as usize]
+    }
+}
+
+choice! {
     /// How hard checkpoints work.
     CheckpointPace {
         /// They rest most of the time.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use super::cores::Cores;
 use super::kinds::{
     AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, DebugAccess, FileName, LogCompaction,
-    LogCompression, LogLevel, MetricsAuth, OutputBufferLimits, SaveRules, SqlTls, Supervised, settled,
+    LogCompression, LogLevel, MetricsAuth, OutputBufferLimits, RdbVersion, SaveRules, SqlTls, Supervised,
+    settled,
 };
 use super::notifications::EventClasses;
 use super::shape::Value;
@@ -112,8 +113,9 @@ pub struct Config {
     pub checkpoint_format: CheckpointFormat,
     /// Whether strings in RDB files are compressed.
     pub rdbcompression: bool,
-    /// The version of RDB files without functions; one with them is at least of version 10.
-    pub rdb_version: u16,
+    /// The version of RDB files without functions and times of fields; one with functions is at least of
+    /// version 10, one with times of 12.
+    pub rdb_version: RdbVersion,
     /// The RDB file, in `dir`.
     pub(super) dbfilename: FileName,
     /// How hard checkpoints work.
@@ -370,7 +372,7 @@ impl Config {
             checkpoint_format: CheckpointFormat::default(),
             dbfilename: FileName::default(),
             rdbcompression: false,
-            rdb_version: 9,
+            rdb_version: RdbVersion::default(),
             checkpoint_pace: CheckpointPace::default(),
             background_latency_target_us: 500,
             serve_while_loading: false,

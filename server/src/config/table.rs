@@ -4,7 +4,7 @@
 use super::directive::{BYTES_MAX, Directive, Home, INT_MAX, int, memory};
 use super::kinds::{
     AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass, DebugAccess, LogCompaction,
-    LogCompression, LogLevel, MetricsAuth, SqlTls, Stored, Supervised,
+    LogCompression, LogLevel, MetricsAuth, RdbVersion, SqlTls, Stored, Supervised,
 };
 use super::settings::{Config, DATABASES_MAX};
 use super::shape::Shape;
@@ -166,9 +166,10 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
          checkpoint nor a log makes a checkpoint of it").protected(),
     Directive::run_time("rdbcompression", Shape::Bool, "yes", field!(rdbcompression),
         "whether strings in RDB files are compressed by LZF, where that makes them shorter"),
-    Directive::run_time("rdb-version", int(9, 11), "9", field!(rdb_version),
-        "version of RDB files that are written, at least 10 if there are functions: Redis 5 and later loads \
-         9, Redis 7.0 and later 10, Redis 7.2 and Valkey 11; 10 loses less of streams, and 11 least"),
+    Directive::run_time("rdb-version", Shape::Choice(RdbVersion::NAMES), "9", field!(rdb_version),
+        "version of RDB files that are written, at least 10 if there are functions, and 12 if fields of \
+         hashes have times: Redis 5 and later loads 9, Redis 7.0 and later 10, Redis 7.2 and Valkey 11, \
+         Redis 7.4 and later 12, Valkey 9 and later 80; 10 loses less of streams, and later ones least"),
     Directive::run_time("checkpoint-pace", Shape::Choice(CheckpointPace::NAMES), "quiet",
         field!(checkpoint_pace),
         "whether checkpoints rest while clients wait (background-latency-target-us), or work as fast as they \

@@ -22,13 +22,12 @@ use tarn_engine::io::Clock;
 use tarn_engine::record::UnixMs;
 use tarn_engine::session::Copied;
 use tarn_engine::{Entry, Watch};
-use tarn_rdb::payload;
 use tarn_resp::Args;
 
 use crate::error::{CommandError, printable};
 use crate::net::handle::ClientHandle;
 use crate::observe::process::MIGRATIONS_MAX;
-use crate::persist::rdb::{rdb_kind, value_len, write_value};
+use crate::persist::rdb::payload_of;
 
 /// Keys, and about how many bytes, that are sent before their answers are read.
 const KEYS_AT_ONCE: usize = 64;
@@ -311,11 +310,7 @@ fn send_all<K: Deref<Target = Entry>>(
     link.ask(&[b"SELECT", target.database.to_string().as_bytes()])?;
     let (mut requests, mut sent, mut refusal) = (Vec::new(), Vec::new(), None);
     for (index, key) in keys.iter().enumerate() {
-        let restored = match ttl_ms(key, clock.unix_ms()) {
-            Some(ttl_ms) => restore(&mut link, &mut requests, key, ttl_ms, target.replaces).map(|()| true),
-            None => Ok(false),
-        };
-        match restored {
+        match restore(&mut link, &mut requests, key, clock.unix_ms(), target.replaces) {
             Ok(true) => sent.push(index),
             Ok(false) => {}
             Err(failure) => return Err(refusal.unwrap_or(failure)),
@@ -362,17 +357,17 @@ fn ttl_ms(entry: &Entry, now: UnixMs) -> Option<u64> {
     }
 }
 
-/// Adds the request that makes a key. A large payload is sent at once, behind the requests so far, so that it
-/// is not copied.
+/// Adds the request that makes a key as it is at `now`; `false`: it has expired, or all of its fields have. A
+/// large payload is sent at once, behind the requests so far, so that it is not copied.
 fn restore(
     link: &mut Link<'_>,
     requests: &mut Vec<u8>,
     entry: &Entry,
-    ttl_ms: u64,
+    now: UnixMs,
     replaces: bool,
-) -> Result<(), Failure> {
-    let value = entry.value();
-    let payload = payload::write(rdb_kind(entry.kind()), value_len(value), |out| write_value(value, out));
+) -> Result<bool, Failure> {
+    let Some(ttl_ms) = ttl_ms(entry, now) else { return Ok(false) };
+    let Some(payload) = payload_of(entry, now) else { return Ok(false) };
     push_len(requests, '*', if replaces { 5 } else { 4 });
     push_word(requests, b"RESTORE");
     push_word(requests, entry.key());
@@ -389,7 +384,7 @@ fn restore(
     if replaces {
         push_word(requests, b"REPLACE");
     }
-    Ok(())
+    Ok(true)
 }
 
 fn push_request(requests: &mut Vec<u8>, words: &[&[u8]]) {

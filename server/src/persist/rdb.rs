@@ -8,13 +8,14 @@
 
 use std::io::{self, Write};
 
-use tarn_engine::record::{Change, Kind, UnixMs};
+use tarn_engine::Entry;
+use tarn_engine::record::{Change, FIELD_TIME_MAX, Kind, UnixMs};
 use tarn_engine::value::stream::{
     Consumer, GroupRef, GroupState, Idempotence, Pending, StreamHead, StreamId, element,
 };
 use tarn_engine::value::{ImageBuilder, StreamRef, ValueRef};
 use tarn_rdb::stream::Fields;
-use tarn_rdb::{ValueWriter, Visitor};
+use tarn_rdb::{ValueWriter, Visitor, payload};
 
 use crate::json::document;
 
@@ -43,7 +44,24 @@ const fn engine_kind(kind: tarn_rdb::Kind) -> Kind {
     }
 }
 
-/// How many elements a value is written with.
+/// The first time of a field, of a hash whose fields have times.
+pub fn first_time(value: ValueRef<'_>) -> Option<UnixMs> {
+    if let ValueRef::Hash(hash) = value { hash.first_time() } else { None }
+}
+
+/// A value by itself as `DUMP` replies it, without fields whose time is over at `now`; `None` if all are.
+pub fn payload_of(entry: &Entry, now: UnixMs) -> Option<Vec<u8>> {
+    let value = entry.value().at(now);
+    let len = value_len(value);
+    let write = |out: ValueWriter<'_, Vec<u8>>| write_value(value, out);
+    Some(match first_time(value) {
+        _ if len == 0 => return None,
+        Some(first) => payload::write_timed_hash(len, first, write),
+        None => payload::write(rdb_kind(entry.kind()), len, write),
+    })
+}
+
+/// How many elements a value is written with; 0 if there is nothing to show of it.
 pub fn value_len(value: ValueRef<'_>) -> u64 {
     let len = match value {
         ValueRef::String(_) | ValueRef::Json(_) => 1,
@@ -57,7 +75,7 @@ pub fn value_len(value: ValueRef<'_>) -> u64 {
     len as u64
 }
 
-/// Writes a value that was begun with its kind and length.
+/// Writes a value that was begun with its kind and length, and with its first time if it has one.
 pub fn write_value<W: Write>(value: ValueRef<'_>, mut out: ValueWriter<'_, W>) -> io::Result<()> {
     match value {
         ValueRef::String(string) | ValueRef::Json(string) => match string.whole() {
@@ -68,6 +86,9 @@ pub fn write_value<W: Write>(value: ValueRef<'_>, mut out: ValueWriter<'_, W>) -
         ValueRef::Set(set) => set.iter().try_for_each(|member| out.element(member))?,
         ValueRef::ZSet(zset) => {
             zset.iter_from(0).try_for_each(|(member, score)| out.scored(member, score))?
+        }
+        ValueRef::Hash(hash) if hash.has_times() => {
+            hash.iter_timed().try_for_each(|(field, value, time)| out.timed_field(field, value, time))?;
         }
         ValueRef::Hash(hash) => hash.iter().try_for_each(|(field, value)| out.field(field, value))?,
         ValueRef::Stream(stream) => write_stream(stream, &mut out)?,
@@ -193,6 +214,10 @@ impl Visitor for ChangeBuilder {
         self.image().push_field(field, value);
     }
 
+    fn timed_field(&mut self, field: &[u8], value: &[u8], time: u64) {
+        self.image().push_timed(field, value, Some(time.min(FIELD_TIME_MAX)));
+    }
+
     fn scored(&mut self, member: &[u8], score: f64) {
         self.image().push_scored(member, score);
     }
@@ -270,10 +295,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use tarn_engine::Entry;
     use tarn_engine::record::Lsn;
     use tarn_engine::value::elements_of;
-    use tarn_rdb::payload;
 
     fn image(kind: Kind, len: usize) -> Change<'static> {
         let mut image = ImageBuilder::new(kind);
@@ -303,8 +326,7 @@ mod tests {
         for change in collections.chain(strings).chain(documents) {
             let entry = Entry::create(b"key", &change, Lsn(1)).unwrap();
             let value = entry.value();
-            let bytes =
-                payload::write(rdb_kind(entry.kind()), value_len(value), |out| write_value(value, out));
+            let bytes = payload_of(&entry, 0).unwrap();
             let mut builder = ChangeBuilder::default();
             assert_eq!(payload::read(&bytes, &mut builder).unwrap(), value_len(value));
             let read = Entry::create(b"key", &builder.finish(Some(7)).unwrap().unwrap(), Lsn(1)).unwrap();
@@ -314,6 +336,46 @@ mod tests {
                 assert_eq!(read.to_bytes(), was.to_bytes());
             }
         }
+    }
+
+    #[test]
+    fn times_of_fields_come_back_and_what_is_over_is_left_out() {
+        for len in [1_u64, 20, 3000] {
+            let mut image = ImageBuilder::new(Kind::Hash);
+            for number in 0..len {
+                let time = (number % 3 != 1).then_some(1_000 + number);
+                image.push_timed(format!("name {number}").as_bytes(), b"value", time);
+            }
+            let elements = image.finish().into();
+            let change = Change::Image { kind: Kind::Hash, elements, expiry: None, sticky: false };
+            let entry = Entry::create(b"key", &change, Lsn(1)).unwrap();
+            let all = |entry: &Entry, now| {
+                let ValueRef::Hash(hash) = entry.value().at(now) else { panic!("a hash was made") };
+                let all = hash.iter_timed().map(|(field, _, time)| (field.to_vec(), time));
+                all.collect::<std::collections::BTreeMap<_, _>>()
+            };
+            for now in [0, 1_001, 1_001 + len] {
+                let shown = all(&entry, now);
+                let Some(bytes) = payload_of(&entry, now) else {
+                    assert!(shown.is_empty(), "{now}");
+                    continue;
+                };
+                let mut builder = ChangeBuilder::default();
+                assert_eq!(payload::read(&bytes, &mut builder).unwrap(), shown.len() as u64);
+                let read = Entry::create(b"key", &builder.finish(None).unwrap().unwrap(), Lsn(1)).unwrap();
+                assert_eq!(all(&read, 0), shown);
+            }
+        }
+    }
+
+    #[test]
+    fn a_time_that_is_too_late_is_the_last_one() {
+        let mut builder = ChangeBuilder::default();
+        builder.begin(tarn_rdb::Kind::Hash);
+        builder.timed_field(b"field", b"value", u64::MAX);
+        let change = builder.finish(None).unwrap().unwrap();
+        let entry = Entry::create(b"key", &change, Lsn(1)).unwrap();
+        assert_eq!(first_time(entry.value()), Some(FIELD_TIME_MAX));
     }
 
     /// A stream whose head is not the newest, with groups.
@@ -350,9 +412,7 @@ mod tests {
         for entries in [0, 1, 20, 3000] {
             let entry = Entry::create(b"key", &stream(entries), Lsn(1)).unwrap();
             let ValueRef::Stream(was) = entry.value() else { panic!("a stream was made") };
-            let value = entry.value();
-            let bytes =
-                payload::write(rdb_kind(entry.kind()), value_len(value), |out| write_value(value, out));
+            let bytes = payload_of(&entry, 0).unwrap();
             let mut builder = ChangeBuilder::default();
             assert_eq!(payload::read(&bytes, &mut builder).unwrap(), entries + 1);
             let change = builder.finish(Some(7)).unwrap().expect("a stream without entries is one");

@@ -5,20 +5,21 @@
 //! ```
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tarn_engine::Engine;
 use tarn_engine::checkpoint::{CheckpointError, Pace, Pacer, Progress, Source, Taken};
 use tarn_engine::io::{Disk, DiskError, OsDisk};
 use tarn_engine::record::{Kind, UnixMs};
-use tarn_engine::view::{Cancelled, View};
+use tarn_engine::view::{Cancelled, View, ViewError};
 use tarn_engine::{Entry, ViewOptions};
-use tarn_rdb::{VERSION_WITH_FUNCTIONS, Writer};
+use tarn_rdb::{VERSION_WITH_FIELD_TIMES, VERSION_WITH_FUNCTIONS, Writer};
 
 use crate::observe::process::Heap;
-use crate::persist::rdb::{rdb_kind, value_len, write_value};
+use crate::persist::rdb::{first_time, rdb_kind, value_len, write_value};
 use crate::version::REDIS_VERSION;
 
 /// The contents of a file beside the keys, and its form.
@@ -28,7 +29,7 @@ pub(crate) struct Form<'f> {
     pub functions: &'f [&'f [u8]],
     /// Whether strings are compressed.
     pub compresses: bool,
-    /// The version of the format, 9 to 11; with functions at least 10.
+    /// The version of the format, one that is written; with functions at least 10, with times of fields 12.
     pub version: u16,
     /// When it is written.
     pub unix_ms: UnixMs,
@@ -46,15 +47,19 @@ pub(crate) fn save(
     let began = clock.monotonic();
     let elapsed = || clock.monotonic().saturating_sub(began);
     let mut file = NewFile::create(path)?;
-    let view = engine.open_view(ViewOptions::once("RDB file"))?;
-    let cut = elapsed();
-    progress.begin((0..view.databases()).map(|db| view.keys(db as u8) as u64).sum());
+    let mut cut = Duration::ZERO;
+    let mut opened = |view: &View| {
+        cut = elapsed();
+        progress.begin((0..view.databases()).map(|db| view.keys(db as u8) as u64).sum());
+    };
     let mut pacer = Pacer::new(pace, progress, engine);
-    let Counts { keys, .. } = write(view, form, &mut file, &mut |keys, bytes| {
+    let mut after_part = |keys, bytes| {
         progress.keys.store(keys, Ordering::Relaxed);
         progress.bytes.store(bytes, Ordering::Relaxed);
         pacer.rest_if_due()
-    })?;
+    };
+    let options = ViewOptions::once("RDB file");
+    let Counts { keys, .. } = write(engine, options, form, &mut file, &mut opened, &mut after_part)?;
     let read = elapsed();
     let bytes = file.publish()?;
     Ok(Taken { keys, bytes, cut, read, all: elapsed(), child_bytes: None })
@@ -69,21 +74,49 @@ pub(crate) struct Counts {
     pub documents: u64,
 }
 
-/// Writes libraries of functions and all keys of a view; how many of these. `after_part` is told how many
-/// keys and bytes there are so far, while nothing is latched. Expired keys that nobody has deleted are among
-/// them: who loads the file deletes them.
-pub(crate) fn write<E: From<Cancelled> + From<DiskError>>(
+/// Writes libraries of functions and all keys of a view of the store; how many of these. `opened` gets the
+/// view before it is read. `after_part` is told how many keys and bytes there are so far, while nothing is
+/// latched. Expired keys that nobody has deleted are among them: who loads the file deletes them. Fields
+/// whose time is over are not, nor are hashes that have no others.
+pub(crate) fn write<E: From<ViewError> + From<Cancelled> + From<DiskError>>(
+    engine: &Engine,
+    options: ViewOptions,
+    mut form: Form<'_>,
+    file: &mut NewFile,
+    opened: &mut dyn FnMut(&View),
+    after_part: &mut dyn FnMut(u64, u64) -> Result<(), E>,
+) -> Result<Counts, E> {
+    if !form.functions.is_empty() {
+        form.version = form.version.max(VERSION_WITH_FUNCTIONS);
+    }
+    loop {
+        let view = engine.open_view(options)?;
+        opened(&view);
+        if (0..view.databases()).any(|db| view.timed(db as u8) > 0) {
+            form.version = form.version.max(VERSION_WITH_FIELD_TIMES);
+        }
+        if let Some(counts) = write_view(view, form, file, after_part)? {
+            return Ok(counts);
+        }
+        // The last hash with times has lost them since the view was opened, or the first one got them just
+        // then.
+        form.version = form.version.max(VERSION_WITH_FIELD_TIMES);
+        file.begin_again()?;
+    }
+}
+
+/// As `write`, of a view, in this version; `None` if fields have times, which this version has not.
+fn write_view<E: From<Cancelled> + From<DiskError>>(
     mut view: View,
     form: Form<'_>,
     file: &mut NewFile,
     after_part: &mut dyn FnMut(u64, u64) -> Result<(), E>,
-) -> Result<Counts, E> {
+) -> Result<Option<Counts>, E> {
     let unfinished = file.unfinished.clone();
     let failed = |error| DiskError::new("write", &unfinished, error);
     let bytes = AtomicU64::new(0);
     let counted = Counted { file: &mut file.file, bytes: &bytes };
     let Form { functions, compresses, version, unix_ms } = form;
-    let version = if functions.is_empty() { version } else { version.max(VERSION_WITH_FUNCTIONS) };
     let mut writer = Writer::of_version(counted, version).map_err(failed)?.compressing(compresses);
     writer.about(REDIS_VERSION, unix_ms / 1000, Heap::now().allocated).map_err(failed)?;
     functions.iter().try_for_each(|source| writer.function(source)).map_err(failed)?;
@@ -97,19 +130,39 @@ pub(crate) fn write<E: From<Cancelled> + From<DiskError>>(
             writer.begin_database(u64::from(db), keys, expiring).map_err(failed)?;
         }
         for entry in part.drain(..) {
-            put(&mut writer, &entry).map_err(failed)?;
-            counts.keys += 1;
+            match put(&mut writer, &entry, unix_ms).map_err(failed)? {
+                Put::Written => counts.keys += 1,
+                Put::AllOver => continue,
+                Put::HasTimes => return Ok(None),
+            }
             counts.documents += u64::from(entry.kind() == Kind::Json);
         }
         after_part(counts.keys, bytes.load(Ordering::Relaxed))?;
     }
     writer.finish().map_err(failed)?;
-    Ok(counts)
+    Ok(Some(counts))
 }
 
-fn put<W: io::Write>(writer: &mut Writer<W>, entry: &Entry) -> io::Result<()> {
-    let (kind, value) = (rdb_kind(entry.kind()), entry.value());
-    write_value(value, writer.begin_value(entry.key(), entry.expiry(), kind, value_len(value))?)
+/// The outcome of writing a key.
+enum Put {
+    Written,
+    /// Nothing was written: the times of all its fields are over.
+    AllOver,
+    /// Nothing was written: its fields have times, and those in the file have none.
+    HasTimes,
+}
+
+fn put<W: io::Write>(writer: &mut Writer<W>, entry: &Entry, now: UnixMs) -> io::Result<Put> {
+    let (key, expiry, value) = (entry.key(), entry.expiry(), entry.value().at(now));
+    let len = value_len(value);
+    let out = match first_time(value) {
+        _ if len == 0 => return Ok(Put::AllOver),
+        Some(_) if !writer.has_field_times() => return Ok(Put::HasTimes),
+        Some(first) => writer.begin_timed_hash(key, expiry, len, first)?,
+        None => writer.begin_value(key, expiry, rdb_kind(entry.kind()), len)?,
+    };
+    write_value(value, out)?;
+    Ok(Put::Written)
 }
 
 /// A file, and how many bytes have gone to it; atomic, because the writer has it meanwhile.
@@ -152,6 +205,12 @@ impl NewFile {
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
         let written = io::Write::write_all(&mut self.file, bytes);
         written.map_err(|error| DiskError::new("write", &self.unfinished, error))
+    }
+
+    /// Takes back all that was written.
+    fn begin_again(&mut self) -> Result<(), DiskError> {
+        let emptied = self.file.rewind().and_then(|()| self.file.set_len(0));
+        emptied.map_err(|error| DiskError::new("write", &self.unfinished, error))
     }
 
     /// Gives it its name; how long it is.

@@ -419,7 +419,7 @@ pub(crate) fn take(
         let (path, unix_ms) = (config.rdb_path(), server.clock.unix_ms());
         let libraries = server.scripts.functions.now();
         let sources: Vec<&[u8]> = libraries.iter().map(|library| library.source()).collect();
-        let (compresses, version) = (config.rdbcompression, config.rdb_version);
+        let (compresses, version) = (config.rdbcompression, config.rdb_version.number());
         let form = Form { functions: &sources, compresses, version, unix_ms };
         let saved = rdb_file::save(engine, form, &path, pace, checkpoints.progress())?;
         retire_log(server, &config);

@@ -39,9 +39,9 @@ pub struct Exported {
     pub warnings: Vec<String>,
 }
 
-/// Writes what a server would load from a data directory to the RDB file `path` of this version, 9 to 11, in
-/// the place of one that is there; with functions the version is at least 10. Without `appendonly` that is
-/// the checkpoint alone.
+/// Writes what a server would load from a data directory to the RDB file `path` of this version, one that is
+/// written, in the place of one that is there; with functions the version is at least 10, with times of
+/// fields 12. Without `appendonly` that is the checkpoint alone.
 pub fn export(
     place: &Place,
     appendonly: bool,
@@ -125,8 +125,7 @@ fn write(
     let (engine, _background) = Engine::loaded(loaded, 1, clock.clone());
     // The counts that stand before the keys of a database are to be right.
     engine.expiry().set_active(false);
-    let view = engine.open_view(ViewOptions::once("export"))?;
-    rdb_file::write(view, form, file, &mut |keys, _| {
+    rdb_file::write(&engine, ViewOptions::once("export"), form, file, &mut |_| {}, &mut |keys, _| {
         report(Stage::Writing { keys, keys_total });
         Ok(())
     })
