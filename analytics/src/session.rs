@@ -334,7 +334,7 @@ impl Session {
         // A plan in parts costs more: it pays off where a walk is long, and cores are idle.
         let idle = store.engine().filter(|engine| !engine.clients_wait());
         let databases = idle.map_or_else(Vec::new, |engine| engine.keyspace());
-        let keys = databases.iter().map(|(keys, _)| *keys).max().unwrap_or(0);
+        let keys = databases.iter().map(|counts| counts.keys).max().unwrap_or(0);
         let parts = match query.is_read_at_once() {
             // Parts would read ahead of what is fetched, and keep their views until the rest is.
             false => 1,

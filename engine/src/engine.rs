@@ -17,7 +17,7 @@ use crate::log::{Appender, LogError, Validity};
 use crate::record::{Lsn, UnixMs};
 use crate::session::{Exclusive, Session};
 use crate::store::{BuildSender, Expiry, Store};
-use crate::table::{RemsetSize, Table};
+use crate::table::{KeyCounts, RemsetSize, Table};
 use crate::throttle::ClientLatency;
 use crate::view::{ForkedScan, Live, View, ViewError, ViewOptions, Views};
 use std::sync::Arc;
@@ -321,14 +321,14 @@ impl Engine {
         self.store.now()
     }
 
-    /// Keys of each database, and how many of them expire. Latches nothing.
-    pub fn keyspace(&self) -> Vec<(usize, usize)> {
+    /// Keys of each database by number. Latches nothing.
+    pub fn keyspace(&self) -> Vec<KeyCounts> {
         self.store.keyspace()
     }
 
     /// As `keyspace`, and the newest change that is counted; `None` if the gate stays closed for longer than
     /// the limit.
-    pub fn keyspace_within(&self, limit: Duration) -> Option<(Vec<(usize, usize)>, Lsn)> {
+    pub fn keyspace_within(&self, limit: Duration) -> Option<(Vec<KeyCounts>, Lsn)> {
         self.store.keyspace_within(limit)
     }
 

@@ -135,7 +135,7 @@ pub use log::{
     Recovered, SyncMode,
 };
 pub use store::{CommitError, ExpiryListener, Preparation};
-pub use table::{END, Entry, KeyHash, KeyRef, LatchTimeout, ScanBudget, VIEWS, Visitor};
+pub use table::{END, Entry, KeyCounts, KeyHash, KeyRef, LatchTimeout, ScanBudget, VIEWS, Visitor};
 pub use view::{View, ViewOptions};
 pub use watch::Watch;
 

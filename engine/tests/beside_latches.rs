@@ -14,7 +14,7 @@ use tarn_engine::recovery::{self, Progress};
 use tarn_engine::renewal::{Renewal, Step};
 use tarn_engine::session::Access;
 use tarn_engine::table::KeyHash;
-use tarn_engine::{Background, CommitError, Engine, Entry, Preparation, ViewOptions};
+use tarn_engine::{Background, CommitError, Engine, Entry, KeyCounts, Preparation, ViewOptions};
 
 /// An event that has not happened by then waits for the latch.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -79,12 +79,13 @@ fn keys_that_are_due_wait_for_the_next_turn() {
     let (engine, _background) = store();
     change(&engine, 0, put(None));
     change(&engine, 1, put(Some(NOW - 1)));
-    assert_eq!(engine.keyspace(), [(2, 1)]);
+    let counts = |keys, expiring| [KeyCounts { keys, expiring, timed: 0 }];
+    assert_eq!(engine.keyspace(), counts(2, 1));
     // All are in one segment.
     assert_eq!(beside(&engine, 1, || engine.expire_due(NOW)), Some(()));
-    assert_eq!(engine.keyspace(), [(2, 1)]);
+    assert_eq!(engine.keyspace(), counts(2, 1));
     engine.expire_due(NOW);
-    assert_eq!(engine.keyspace(), [(1, 0)]);
+    assert_eq!(engine.keyspace(), counts(1, 0));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use tarn_engine::io::{Crash, SimDisk, SimOptions};
 use tarn_engine::log::{Group, LogOptions, SyncMode};
 use tarn_engine::record::{Batch, Change, Write};
 use tarn_engine::session::Access;
-use tarn_engine::{KeyHash, KeyRef, ViewOptions};
+use tarn_engine::{KeyCounts, KeyHash, KeyRef, ViewOptions};
 
 const FAST: TakeOptions = TakeOptions { pace: Pace::Fast, writers: 1 };
 
@@ -71,10 +71,10 @@ fn fields_that_are_over_are_removed_and_the_key_with_the_last() {
     assert_eq!(fields_at(&store, "part", NOW + 5), Some((601, 601)), "in this millisecond they are there");
     assert_eq!(fields_at(&store, "part", NOW + 6), Some((601, 1)), "hidden until they are removed");
     assert_eq!(fields_at(&store, "all", NOW + 6), None, "a hash without fields is no key");
-    assert_eq!(store.engine.keyspace()[0], (3, 0));
+    assert_eq!(store.engine.keyspace()[0], KeyCounts { keys: 3, expiring: 0, timed: 3 });
     store.engine.expire_due(NOW + 6);
     assert_eq!(fields_at(&store, "part", 0), Some((1, 1)));
-    assert_eq!(store.engine.keyspace()[0], (2, 0));
+    assert_eq!(store.engine.keyspace()[0], KeyCounts { keys: 2, expiring: 0, timed: 1 });
     assert_eq!(fields_at(&store, "later", NOW + 6), Some((3, 3)));
     let expiry = store.engine.expiry();
     assert_eq!((expiry.expired_fields(), expiry.expired_keys()), (900, 0));

@@ -44,7 +44,7 @@ fn contents(latched: &Latched<'_>) -> Contents {
         scanned.unwrap();
         all.sort();
         assert_eq!(latched.keys(db), all.len(), "database {db}");
-        assert_eq!(latched.expiring(db), all.iter().filter(|(_, text)| text.contains("Some")).count());
+        assert_eq!(latched.counts(db).expiring, all.iter().filter(|(_, text)| text.contains("Some")).count());
         all
     };
     (0..DATABASES).map(shown).collect()

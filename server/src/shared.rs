@@ -216,8 +216,8 @@ impl Shared {
         log.and_then(|log| log.as_ref().map(|log| log.kept())).unwrap_or(Lsn(u64::MAX))
     }
 
-    /// Keys of each database, and how many of them expire, without what is not durable yet if replies wait
-    /// for that. Latches nothing. While somebody has the store for itself for long, they are those of before.
+    /// Keys of each database by number, without what is not durable yet if replies wait for that. Latches
+    /// nothing. While somebody has the store for itself for long, they are those of before.
     ///
     /// REQUIRES: the caller is not inside the gate.
     pub fn keyspace(&self) -> Option<Counts> {

@@ -112,7 +112,7 @@ impl Access {
             return Access::Keys(keys.into());
         }
         let database = declaration.database;
-        let keys = engine.keyspace().get(usize::from(database)).map_or(0, |(keys, _)| *keys);
+        let keys = engine.keyspace().get(usize::from(database)).map_or(0, |counts| counts.keys);
         let mut worth = keys / ROWS_FOR_ONE;
         let mut best = Access::Walk(parts_of(keys, threads) as u8);
         for index in indexes {
@@ -173,7 +173,7 @@ impl Access {
         let direction = if descending { Direction::Descending } else { Direction::Ascending };
         let keys = match self {
             Access::Index(lookup) => lookup.keys,
-            _ => engine.keyspace().get(usize::from(index.database())).map_or(0, |(keys, _)| *keys),
+            _ => engine.keyspace().get(usize::from(index.database())).map_or(0, |counts| counts.keys),
         };
         let index = index.clone();
         Some(Access::Index(Arc::new(Lookup { index, places, direction, in_order: true, keys })))

@@ -15,7 +15,7 @@ pub(crate) fn rows_of(declaration: &Declaration, indexes: &[Arc<TableIndex>], en
     if let Some(index) = indexes.iter().find_map(|index| index.ready(engine)) {
         return index.len();
     }
-    let keys = engine.keyspace().get(usize::from(declaration.database)).map_or(0, |(keys, _)| *keys);
+    let keys = engine.keyspace().get(usize::from(declaration.database)).map_or(0, |counts| counts.keys);
     let (mut visited, mut rows) = (0, 0);
     engine.live(declaration.database).step(&mut |entry: &Entry| {
         visited += 1;

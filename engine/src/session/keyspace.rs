@@ -3,7 +3,7 @@
 
 use super::Latched;
 use crate::record::UnixMs;
-use crate::table::{Entry, KeyHash, KeyRef, LatchTimeout, ScanBudget, Table};
+use crate::table::{Entry, KeyCounts, KeyHash, KeyRef, LatchTimeout, ScanBudget, Table};
 
 impl<'s> Latched<'s> {
     /// The table of a database, for commands that look at keys which they did not declare, one segment at a
@@ -23,18 +23,18 @@ impl<'s> Latched<'s> {
         below.saturating_add_signed(overlay.keys_more(db) as isize)
     }
 
-    /// Number of keys of a database with an expiry. REQUIRES: as `table`, and of a transaction that the store
-    /// is its own.
-    pub fn expiring(&self, db: u8) -> usize {
+    /// Keys of a database by number. REQUIRES: as `table`, and of a transaction that the store is its own.
+    pub fn counts(&self, db: u8) -> KeyCounts {
         if self.overlay.is_none() {
-            return self.table(db).expiring();
+            return self.table(db).counts();
         }
-        let mut expiring = 0;
+        let mut counts = KeyCounts { keys: self.keys(db), ..KeyCounts::default() };
         let scanned = self.scan(db, 0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
-            expiring += usize::from(entry.expiry().is_some());
+            counts.expiring += usize::from(entry.expiry().is_some());
+            counts.timed += usize::from(entry.is_timed());
         });
         debug_assert!(scanned.is_ok(), "behind a closed gate latches are waited for as long as it takes");
-        expiring
+        counts
     }
 
     /// Calls `visit` for entries from position `cursor` on, as `Table::scan` does. Returns the cursor to go

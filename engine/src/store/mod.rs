@@ -27,7 +27,7 @@ use crate::lock::{RwLockReadGuard, rank};
 use crate::log::{Appender, Group, LogError, Validity};
 use crate::record::{Batch, Lsn, Made, UnixMs};
 use crate::rewrite_cursor::RewriteCursor;
-use crate::table::{Entry, Garbage, Readers, RemsetSize, Table};
+use crate::table::{Entry, Garbage, KeyCounts, Readers, RemsetSize, Table};
 use crate::throttle::ClientLatency;
 use crate::view::{Live, View, ViewError, ViewOptions, Views};
 use crate::watch::Watches;
@@ -162,14 +162,14 @@ impl Store {
         self.gates.try_close(waited)
     }
 
-    /// Keys of each database, and how many of them expire. Latches nothing.
-    pub fn keyspace(&self) -> Vec<(usize, usize)> {
+    /// Keys of each database by number. Latches nothing.
+    pub fn keyspace(&self) -> Vec<KeyCounts> {
         counts(&self.background())
     }
 
     /// As `keyspace`, and the newest change that is counted; `None` if the gate stays closed for longer than
     /// the limit.
-    pub(crate) fn keyspace_within(&self, limit: Duration) -> Option<(Vec<(usize, usize)>, Lsn)> {
+    pub(crate) fn keyspace_within(&self, limit: Duration) -> Option<(Vec<KeyCounts>, Lsn)> {
         let databases = self.background_within(limit)?;
         Some((counts(&databases), self.last_lsn(&databases)))
     }
@@ -418,9 +418,8 @@ impl Store {
     }
 }
 
-/// Keys of each database, and how many of them expire.
-fn counts(databases: &Databases) -> Vec<(usize, usize)> {
-    databases.tables.iter().map(|table| (table.len(), table.expiring())).collect()
+fn counts(databases: &Databases) -> Vec<KeyCounts> {
+    databases.tables.iter().map(|table| table.counts()).collect()
 }
 
 #[cfg(all(test, not(any(shuttle, loom))))]

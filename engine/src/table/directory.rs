@@ -71,6 +71,17 @@ struct Counter {
     timed: AtomicI64,
 }
 
+/// How many keys a database has, expired ones included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyCounts {
+    /// All of them.
+    pub keys: usize,
+    /// Those with an expiry.
+    pub expiring: usize,
+    /// The hashes whose fields have times.
+    pub timed: usize,
+}
+
 /// The keys of one logical database.
 pub struct Table {
     /// Level `l` holds pages `2^(l-1) .. 2^l` (level 0: page 0).
@@ -252,6 +263,11 @@ impl Table {
     /// As `fetch`, all lines of the entries as far as `reach`.
     pub(crate) fn fetch_lines(&self, hashes: impl Iterator<Item = KeyHash>, reach: usize) {
         self.find_and_touch(hashes, |entries| touch(entries.iter().copied().flatten(), reach));
+    }
+
+    /// Its keys by number. Latches nothing.
+    pub fn counts(&self) -> KeyCounts {
+        KeyCounts { keys: self.len(), expiring: self.expiring(), timed: self.timed() }
     }
 
     fn find_and_touch(&self, hashes: impl Iterator<Item = KeyHash>, touch: impl FnOnce(&[Option<&Entry>])) {

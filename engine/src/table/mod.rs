@@ -13,7 +13,7 @@ mod slots;
 pub mod visit;
 
 pub use crate::value::Garbage;
-pub use directory::{LatchTimeout, ScanBudget, Table};
+pub use directory::{KeyCounts, LatchTimeout, ScanBudget, Table};
 pub(crate) use entry::ElementCursor;
 pub use entry::{Applied, Entry, Mismatch, Retired};
 pub(crate) use entry::{Built, Over, Remains, touch_all};

@@ -62,8 +62,8 @@ pub(super) fn htstats<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<()
     let db = u8::try_from(number).ok().filter(|db| usize::from(*db) < cx.keys.databases());
     let db = db.ok_or(CommandError::text("ERR Out of range database"))?;
     cx.keys.see_all();
-    let (keys, expiring) = (cx.keys.keys(db), cx.keys.expiring(db));
-    let text = format!("[Dictionary HT]\n{}[Expires HT]\n{}", table(keys), table(expiring));
+    let counts = cx.keys.counts(db);
+    let text = format!("[Dictionary HT]\n{}[Expires HT]\n{}", table(counts.keys), table(counts.expiring));
     cx.reply.verbatim(*b"txt", text.as_bytes());
     Ok(())
 }

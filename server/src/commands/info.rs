@@ -12,7 +12,7 @@ use tarn_engine::checkpoint::Progress;
 use tarn_engine::compactor::FileStatus;
 use tarn_engine::record::UnixMs;
 use tarn_engine::view::OpenView;
-use tarn_engine::{Entry, LogStatus};
+use tarn_engine::{Entry, KeyCounts, LogStatus};
 use tarn_resp::Args;
 
 use crate::commands::{self, absent, key_sizes};
@@ -512,6 +512,7 @@ fn stats(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("refused_passwords", cx.server.attempts.excessive());
     report.line("expire_cycle_cpu_milliseconds", cx.keys.store().expiry().took().as_millis());
     report.line("expired_keys", cx.keys.store().expiry().expired_keys());
+    report.line("expired_subkeys", cx.keys.store().expiry().expired_fields());
     report.line("evicted_keys", 0);
     report.line("keyspace_hits", hits);
     report.line("keyspace_misses", misses);
@@ -607,10 +608,12 @@ fn errorstats(report: &mut Report, cx: &Context<'_, '_>) {
 
 fn keyspace(report: &mut Report, cx: &Context<'_, '_>) {
     let (counts, is_live) = counts_to_tell(cx);
-    for (db, (keys, expires)) in counts.into_iter().enumerate() {
+    for (db, KeyCounts { keys, expiring, timed }) in counts.into_iter().enumerate() {
         if keys > 0 {
-            let ttl_ms = if expires == 0 || !is_live { 0 } else { mean_ttl_ms(cx, db as u8) };
-            report.put(format_args!("db{db}:keys={keys},expires={expires},avg_ttl={ttl_ms}\r\n"));
+            let ttl_ms = if expiring == 0 || !is_live { 0 } else { mean_ttl_ms(cx, db as u8) };
+            // Redis has this since 7.4 alone, in which it is always there.
+            let timed = if timed > 0 { format!(",subexpiry={timed}") } else { String::new() };
+            report.put(format_args!("db{db}:keys={keys},expires={expiring},avg_ttl={ttl_ms}{timed}\r\n"));
         }
     }
 }
@@ -623,12 +626,11 @@ fn keysizes(report: &mut Report, cx: &Context<'_, '_>) {
     }
 }
 
-/// Keys of each database, and how many of them expire; and whether that is so at this moment. Without what is
-/// not durable yet if the client's replies wait for that, as `INFO` itself never waits for the disk. A
-/// transaction sees what it has changed, and waits as ever.
+/// Keys of each database by number, and whether that is so at this moment. Without what is not durable yet if
+/// the client's replies wait for that, as `INFO` itself never waits for the disk. A transaction sees what it
+/// has changed, and waits as ever.
 pub(super) fn counts_to_tell(cx: &Context<'_, '_>) -> (Counts, bool) {
-    let of = |db| (cx.keys.keys(db as u8), cx.keys.expiring(db as u8));
-    let counts: Counts = (0..cx.keys.databases()).map(of).collect();
+    let counts: Counts = (0..cx.keys.databases()).map(|db| cx.keys.counts(db as u8)).collect();
     if cx.server.engine().is_none() {
         return (counts, true);
     }

@@ -110,8 +110,8 @@ fn figures(server: &Services, keys: u64) -> [Vec<(&'static str, Figure)>; 2] {
 fn stats<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     // As `INFO`, without what is not durable yet if the client waits for that.
     let counts = super::info::counts_to_tell(cx).0;
-    let keys = counts.iter().map(|(keys, _)| *keys as u64).sum();
-    let databases: Vec<usize> = (0..counts.len()).filter(|db| counts[*db].0 > 0).collect();
+    let keys = counts.iter().map(|counts| counts.keys as u64).sum();
+    let databases: Vec<usize> = (0..counts.len()).filter(|db| counts[*db].keys > 0).collect();
     let [before, behind] = figures(cx.server, keys);
     cx.reply.map(before.len() + databases.len() + behind.len());
     before.into_iter().for_each(|figure| write(cx, figure));

@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tarn_engine::KeyCounts;
 use tarn_engine::checkpoint::Progress;
 use tarn_engine::record::UnixMs;
 
@@ -174,21 +175,30 @@ fn keyspace(page: &mut Page, server: &Services) {
         "Keys that were deleted as they were due.",
         engine.expiry().expired_keys(),
     );
-    let databases: Vec<(String, usize, usize)> = server
+    page.counter(
+        "tarn_expired_fields_total",
+        "Fields of hashes that were removed as their time was over.",
+        engine.expiry().expired_fields(),
+    );
+    let databases: Vec<(String, KeyCounts)> = server
         .keyspace()
         .unwrap_or_default()
         .into_iter()
         .enumerate()
-        .filter(|(db, (keys, _))| *db == 0 || *keys > 0)
-        .map(|(db, (keys, expiring))| (db.to_string(), keys, expiring))
+        .filter(|(db, counts)| *db == 0 || counts.keys > 0)
+        .map(|(db, counts)| (db.to_string(), counts))
         .collect();
     let mut keys = page.gauges("tarn_keys", "Keys of a database; 0 is always told of, others if not empty.");
-    for (db, count, _) in &databases {
-        keys.add(&[("db", db)], *count);
+    for (db, counts) in &databases {
+        keys.add(&[("db", db)], counts.keys);
     }
     let mut expiring = page.gauges("tarn_keys_expiring", "Keys of a database that expire.");
-    for (db, _, count) in &databases {
-        expiring.add(&[("db", db)], *count);
+    for (db, counts) in &databases {
+        expiring.add(&[("db", db)], counts.expiring);
+    }
+    let mut timed = page.gauges("tarn_keys_timed", "Hashes of a database whose fields have times.");
+    for (db, counts) in &databases {
+        timed.add(&[("db", db)], counts.timed);
     }
 }
 

@@ -9,11 +9,12 @@
 //! While everything is durable the count of this very moment is told. While writes are under way it may be a
 //! moment old, and it stays as it is while the disk stands still.
 
+use tarn_engine::KeyCounts;
 use tarn_engine::lock::Mutex;
 use tarn_engine::record::Lsn;
 
-/// Keys of each database, and how many of them expire.
-pub(crate) type Counts = Vec<(usize, usize)>;
+/// Keys of each database by number.
+pub(crate) type Counts = Vec<KeyCounts>;
 
 /// The newest counts that may be told, and those that may be told soon.
 #[derive(Debug, Default)]
@@ -29,7 +30,7 @@ struct State {
 impl Keyspace {
     /// Takes counts that have no newer change than `newest`, where everything up to `durable` is. Returns
     /// whether they may be told; else what is settled may.
-    pub fn note(&self, counts: &[(usize, usize)], newest: Lsn, durable: Lsn) -> bool {
+    pub fn note(&self, counts: &[KeyCounts], newest: Lsn, durable: Lsn) -> bool {
         let mut state = self.0.lock();
         if newest <= durable {
             *state = State { settled: counts.to_vec(), pending: None };
@@ -60,7 +61,7 @@ mod tests {
     #[test]
     fn counts_are_settled_when_their_newest_change_is_durable() {
         let keyspace = Keyspace::default();
-        let of = |keys| vec![(keys, 0)];
+        let of = |keys| vec![KeyCounts { keys, ..KeyCounts::default() }];
         assert!(keyspace.note(&of(1), Lsn(5), Lsn(5)), "all is durable");
         assert!(!keyspace.note(&of(2), Lsn(7), Lsn(5)));
         assert!(!keyspace.note(&of(3), Lsn(9), Lsn(6)), "the first pending one stays");
