@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tarn_engine::{Direction, Engine, Entry, IndexRange, IndexScan, Pointer, View};
+use tarn_engine::{Direction, Engine, Entry, IndexRange, IndexScan, KeyCounts, Pointer, View};
 
 use crate::error::QueryError;
 use crate::statement::instant::Needs;
@@ -111,13 +111,15 @@ impl Access {
         if let Some(keys) = keys_of(declaration, conditions) {
             return Access::Keys(keys.into());
         }
-        let database = declaration.database;
-        let keys = engine.keyspace().get(usize::from(database)).map_or(0, |counts| counts.keys);
+        let KeyCounts { keys, timed, .. } = counts_of(declaration.database, engine);
         let mut worth = keys / ROWS_FOR_ONE;
         let mut best = Access::Walk(parts_of(keys, threads) as u8);
         for index in indexes {
             let on_it = conditions.iter().find(|condition| condition.column == index.column);
             let (Some(condition), Some(ready)) = (on_it, index.ready(engine)) else { continue };
+            if condition.ranges.has_null() && timed > 0 && index.is_of_fields() {
+                continue;
+            }
             let places = TableIndex::places_of(&condition.ranges);
             let mut found = 0;
             for place in &places {
@@ -161,6 +163,10 @@ impl Access {
             None => vec![TableIndex::places_of_values(), TableIndex::places_of_null()],
         };
         let null_is_there = conditions.first().is_none_or(|condition| condition.ranges.has_null());
+        let counts = counts_of(index.database(), engine);
+        if null_is_there && counts.timed > 0 && index.is_of_fields() {
+            return None;
+        }
         let null = null_is_there.then(|| places.pop()).flatten();
         if descending {
             places.reverse();
@@ -173,7 +179,7 @@ impl Access {
         let direction = if descending { Direction::Descending } else { Direction::Ascending };
         let keys = match self {
             Access::Index(lookup) => lookup.keys,
-            _ => engine.keyspace().get(usize::from(index.database())).map_or(0, |counts| counts.keys),
+            _ => counts.keys,
         };
         let index = index.clone();
         Some(Access::Index(Arc::new(Lookup { index, places, direction, in_order: true, keys })))
@@ -187,6 +193,12 @@ impl Access {
             Access::Index(_) => vec![Needs::Index],
         }
     }
+}
+
+/// The keys of a database by number. A field whose time is over is NULL while an index has its value still:
+/// where there may be one, an index does not say which rows have NULL.
+fn counts_of(database: u8, engine: &Engine) -> KeyCounts {
+    engine.keyspace().get(usize::from(database)).copied().unwrap_or_default()
 }
 
 /// The keys, if conditions name them one by one.

@@ -11,7 +11,7 @@ use tarn_engine::{Engine, Entry, Index, IndexError, IndexStatus, Pointer};
 use tarn_engine::{IndexRange, IndexValue, Indexed, TEXT_BYTES_MAX};
 
 use crate::table::datum::Datum;
-use crate::table::declaration::{Declaration, DeclarationError, Layout, quoted};
+use crate::table::declaration::{Declaration, DeclarationError, Layout, Source, quoted};
 use crate::table::ranges::{Edge, Range, Ranges};
 use crate::table::rows::with_cell;
 
@@ -71,6 +71,11 @@ impl TableIndex {
     /// The name of the column.
     pub(crate) fn column_name(&self) -> &str {
         self.declaration.schema.field(self.column).name()
+    }
+
+    /// Whether its column shows a field of a hash.
+    pub(crate) fn is_of_fields(&self) -> bool {
+        matches!(self.declaration.sources[self.column], Source::Field(_))
     }
 
     /// Its reader; `None` while it is being built, or once it is dropped.
