@@ -101,6 +101,10 @@ fn any_write(rng: &mut SmallRng, whole_databases: bool) -> Write<'static> {
             }
         }
         ("hash", 1..3) => Change::HashRemove { field: text() },
+        ("hash", 3) => Change::HashExpire {
+            field: text(),
+            at: (number % 3 > 0).then_some(NOW + 1_000 + u64::from(number)),
+        },
         _ => Change::HashPut { field: text(), value: text() },
     };
     key(db, &format!("{kind}{}", number % 3), change)

@@ -130,6 +130,10 @@ fn change_for(kind: Option<Kind>, random: &mut impl Rng) -> Change<'static> {
         (3, Kind::ZSet) => Change::ZSetRemove { member: name(&mut draw) },
         (_, Kind::ZSet) => Change::ZSetPut { member: name(&mut draw), score: (draw() % 9) as f64 },
         (3, Kind::Hash) => Change::HashRemove { field: name(&mut draw) },
+        (4, Kind::Hash) => {
+            let at = (!draw().is_multiple_of(4)).then(|| 1_000_000 + draw() % 1_000);
+            Change::HashExpire { field: name(&mut draw), at }
+        }
         (_, Kind::Hash) => Change::HashPut { field: name(&mut draw), value: value.into() },
         (draws, Kind::Stream) => {
             let (id, consumer) = (StreamId::new(draw() % 300, 0), [b'a' + (draw() % 3) as u8]);

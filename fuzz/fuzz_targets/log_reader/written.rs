@@ -120,6 +120,11 @@ fn groups() -> Vec<Vec<Write<'static>>> {
             key(0, "h", Change::HashPut { field: bytes("g"), value: bytes("2") }),
             key(1, "h", Change::HashPut { field: bytes("f"), value: bytes("3") }),
         ],
+        vec![
+            key(0, "h", Change::HashExpire { field: bytes("f"), at: Some(1 << 41) }),
+            key(0, "h", Change::HashExpire { field: bytes("g"), at: Some(1 << 42) }),
+        ],
+        vec![key(0, "h", Change::HashExpire { field: bytes("g"), at: None })],
         vec![key(0, "h", Change::HashRemove { field: bytes("f") })],
         vec![
             key(0, "t", Change::SetAdd { member: bytes("m") }),
