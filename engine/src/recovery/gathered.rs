@@ -240,7 +240,7 @@ fn apply_one(
         _ if effect.keys > 0 => {
             if let Some(remains) = loose.take_remains(db, key) {
                 effect.expiring += segment.take_over(hash, key, remains);
-                effect.due = remains.expiry;
+                effect.due = [effect.due, remains.expiry].into_iter().flatten().min();
             }
         }
         _ if effect.keys < 0 => {

@@ -214,7 +214,7 @@ impl<'a> ImageItems<'a> {
         self.at = start + length;
         let mut item = ImageItem { name, value: self.run()?, score: 0.0, time: None };
         if is_timed {
-            let time = self.bytes.get(self.at..)?.first_chunk()?;
+            let time: &[u8; 8] = self.bytes.get(self.at..)?.first_chunk()?;
             self.at += time.len();
             item.time = Some(UnixMs::from_le_bytes(*time)).filter(|time| *time <= FIELD_TIME_MAX);
             item.time?;

@@ -230,3 +230,91 @@ impl Drop for NewFile {
         let _ = std::fs::remove_file(&self.unfinished);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use tarn_engine::io::ManualClock;
+    use tarn_engine::record::{Batch, Change, Write};
+    use tarn_engine::session::Access;
+    use tarn_engine::{Group, KeyHash};
+    use tarn_rdb::{Reader, Unsupported};
+
+    use super::*;
+
+    const NOW: UnixMs = 1_000;
+
+    fn change(engine: &Engine, key: &'static str, change: Change<'static>) {
+        let session = engine.enter(0);
+        let key = key.as_bytes();
+        let mut latched = session.latch_places(&[(0, KeyHash::of(key))], Access::Write, NOW);
+        let batch = Batch::from_iter([Write::Key { db: 0, key: key.into(), change }]);
+        latched.commit(&batch, &mut Group::default()).unwrap();
+        latched.release();
+    }
+
+    fn put(engine: &Engine, key: &'static str, field: &'static str, time: Option<UnixMs>) {
+        let field = field.as_bytes();
+        change(engine, key, Change::HashPut { field: field.into(), value: b"value"[..].into() });
+        if time.is_some() {
+            change(engine, key, Change::HashExpire { field: field.into(), at: time });
+        }
+    }
+
+    /// Writes a file that is asked for in version 9; how many keys it has, and its bytes.
+    fn written(engine: &Engine, opened: &mut dyn FnMut(&View)) -> (u64, Vec<u8>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dump.rdb");
+        let mut file = NewFile::create(&path).unwrap();
+        let form = Form { functions: &[], compresses: false, version: 9, unix_ms: NOW };
+        let options = ViewOptions::once("test");
+        let counts = write::<CheckpointError>(engine, options, form, &mut file, opened, &mut |_, _| Ok(()));
+        file.publish().unwrap();
+        (counts.unwrap().keys, std::fs::read(&path).unwrap())
+    }
+
+    /// How many fields each key of a file has.
+    fn fields_of(file: &[u8]) -> Vec<u64> {
+        let mut reader = Reader::new(file, Unsupported::Refuse).unwrap();
+        let mut fields = Vec::new();
+        while reader.next_key().unwrap().is_some() {
+            fields.push(reader.read_value(&mut ()).unwrap());
+        }
+        reader.expect_end().unwrap();
+        fields
+    }
+
+    #[test]
+    fn fields_whose_time_is_over_and_hashes_without_others_are_left_out() {
+        let (engine, _background) = Engine::unlogged(1, 1, Arc::new(ManualClock::new(NOW)));
+        engine.expiry().set_active(false);
+        put(&engine, "plain", "a", None);
+        assert!(written(&engine, &mut |_| {}).1.starts_with(b"REDIS0009"));
+        put(&engine, "over", "a", Some(NOW - 1));
+        put(&engine, "part", "a", Some(NOW - 1));
+        put(&engine, "part", "b", Some(NOW + 1));
+        put(&engine, "part", "c", None);
+        let (keys, file) = written(&engine, &mut |_| {});
+        assert!(keys == 2 && file.starts_with(b"REDIS0012"));
+        let mut fields = fields_of(&file);
+        fields.sort_unstable();
+        assert_eq!(fields, [1, 2]);
+    }
+
+    #[test]
+    fn a_file_is_begun_again_where_a_time_turns_up() {
+        let (engine, _background) = Engine::unlogged(1, 1, Arc::new(ManualClock::new(NOW)));
+        put(&engine, "h", "a", Some(NOW + 1_000));
+        let mut views = 0;
+        let (keys, file) = written(&engine, &mut |_| {
+            views += 1;
+            // The view has the time still.
+            change(&engine, "h", Change::HashExpire { field: b"a"[..].into(), at: None });
+        });
+        assert!((views, keys) == (2, 1) && file.starts_with(b"REDIS0012"));
+        assert_eq!(fields_of(&file), [1]);
+    }
+}
