@@ -31,6 +31,8 @@ pub mod stream;
 pub(crate) mod string;
 pub(crate) mod thin;
 pub(crate) mod timed;
+#[cfg(test)]
+mod timed_models;
 pub(crate) mod tree;
 pub mod zset;
 
