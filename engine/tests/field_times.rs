@@ -1,5 +1,5 @@
-//! Fields of hashes that expire: what is over is removed, and what the log, a checkpoint or a view has of times
-//! is what was said last.
+//! Fields of hashes that expire: what is over is removed, and what the log, a checkpoint or a view has of
+//! times is what was said last.
 
 #![allow(clippy::unwrap_used)]
 
