@@ -2,7 +2,7 @@
 //! becomes.
 //!
 //! ```text
-//!   Entry ──write_value──> tarn_rdb::ValueWriter
+//!   Entry ──write_elements──> tarn_rdb::ValueWriter
 //!   tarn_rdb::Reader ──elements──> ChangeBuilder ──finish──> Change
 //! ```
 
@@ -53,7 +53,7 @@ pub fn first_time(value: ValueRef<'_>) -> Option<UnixMs> {
 pub fn payload_of(entry: &Entry, now: UnixMs) -> Option<Vec<u8>> {
     let value = entry.value().at(now);
     let len = value_len(value);
-    let write = |out: ValueWriter<'_, Vec<u8>>| write_value(value, out);
+    let write = |out: ValueWriter<'_, Vec<u8>>| write_elements(value, out);
     Some(match first_time(value) {
         _ if len == 0 => return None,
         Some(first) => payload::write_timed_hash(len, first, write),
@@ -76,7 +76,7 @@ pub fn value_len(value: ValueRef<'_>) -> u64 {
 }
 
 /// Writes a value that was begun with its kind and length, and with its first time if it has one.
-pub fn write_value<W: Write>(value: ValueRef<'_>, mut out: ValueWriter<'_, W>) -> io::Result<()> {
+pub fn write_elements<W: Write>(value: ValueRef<'_>, mut out: ValueWriter<'_, W>) -> io::Result<()> {
     match value {
         ValueRef::String(string) | ValueRef::Json(string) => match string.whole() {
             Some(bytes) => out.element(bytes)?,

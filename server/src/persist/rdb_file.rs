@@ -19,7 +19,7 @@ use tarn_engine::{Entry, ViewOptions};
 use tarn_rdb::{VERSION_WITH_FIELD_TIMES, VERSION_WITH_FUNCTIONS, Writer};
 
 use crate::observe::process::Heap;
-use crate::persist::rdb::{first_time, rdb_kind, value_len, write_value};
+use crate::persist::rdb::{first_time, rdb_kind, value_len, write_elements};
 use crate::version::REDIS_VERSION;
 
 /// The contents of a file beside the keys, and its form.
@@ -161,7 +161,7 @@ fn put<W: io::Write>(writer: &mut Writer<W>, entry: &Entry, now: UnixMs) -> io::
         Some(first) => writer.begin_timed_hash(key, expiry, len, first)?,
         None => writer.begin_value(key, expiry, rdb_kind(entry.kind()), len)?,
     };
-    write_value(value, out)?;
+    write_elements(value, out)?;
     Ok(Put::Written)
 }
 
