@@ -104,6 +104,10 @@ async fn search(house: &House, query: &str) -> Vec<String> {
         match tree {
             Tree::Bulk(bytes) => words.push(String::from_utf8_lossy(bytes).into_owned()),
             Tree::Array(parts) | Tree::Set(parts) => parts.iter().for_each(|part| add(part, words)),
+            Tree::Map(pairs) => pairs.iter().for_each(|(one, other)| {
+                add(one, words);
+                add(other, words);
+            }),
             _ => {}
         }
     }
