@@ -12,7 +12,7 @@ use super::tree::Tree;
 use crate::record::{Lsn, UnixMs};
 use std::ops::Range;
 
-/// How often a field is drawn again at random whose time is over.
+/// How often a field without a time is drawn at random among others.
 const DRAWS: u64 = 32;
 /// An odd factor that spreads the bits of a random number: 2^64 by the golden ratio.
 const DRAW_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -132,18 +132,23 @@ impl<'a> HashRef<'a> {
         (next, found)
     }
 
-    /// A field, chosen by a uniform random number; `None` if all are hidden. Where most are hidden, those
-    /// behind a run of hidden ones are chosen more often.
+    /// A field, chosen by a uniform random number; `None` if all are hidden. Where few have no time, those of
+    /// these that stand behind many others are chosen more often than the rest of them.
     pub fn sample(&self, random: u64) -> Option<(&'a [u8], &'a [u8])> {
-        if self.times.is_none() {
-            return self.form.sample(random).map(pair);
+        let Some(times) = self.times else { return self.form.sample(random).map(pair) };
+        let (over, all) = (times.count_over(self.now), self.form.len());
+        if over == all {
+            return None;
+        }
+        let place = over + super::scale(random, all - over);
+        if place < times.len() {
+            return self.form.find(times.field(place)?).map(pair);
         }
         let draw = |turn: u64| (random ^ turn).wrapping_mul(DRAW_FACTOR).rotate_left(32) ^ random;
-        let randoms = std::iter::once(random).chain((1..DRAWS).map(draw));
-        let mut drawn = randoms.filter_map(|random| self.form.sample(random).map(pair));
-        let shown = drawn.find(|(field, _)| self.shows(field));
-        let from = super::scale(random, self.form.len());
-        shown.or_else(|| self.iter_range(from..usize::MAX).chain(self.iter()).next())
+        let lasts = |item: &Item<'_>| times.get(item.name).is_none();
+        let drawn = (1..=DRAWS).filter_map(|turn| self.form.sample(draw(turn))).find(lasts);
+        let behind = || self.form.walk_from(super::scale(draw(0), all)).chain(self.form.walk_from(0));
+        drawn.or_else(|| behind().find(lasts)).map(pair)
     }
 }
 

@@ -51,6 +51,11 @@ impl Times {
         self.ranked().get(index).map(|(_, at)| at as UnixMs)
     }
 
+    /// The field whose time is at `index`.
+    pub(crate) fn field(&self, index: usize) -> Option<&[u8]> {
+        self.ranked().get(index).map(|(field, _)| field)
+    }
+
     /// The first of all.
     pub(crate) fn first(&self) -> Option<UnixMs> {
         self.nth(0)

@@ -55,6 +55,8 @@ impl Entry {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::record::{Change, FIELD_TIME_MAX, Kind, Lsn};
     use crate::table::{Applied, Retired};
@@ -127,7 +129,13 @@ mod tests {
         assert_eq!((hash.len(), hash.get(b"c"), hash.time(b"c")), (2, None, None));
         assert_eq!((hash.get(b"b"), hash.time(b"b")), (Some(&b"value"[..]), Some(500)));
         assert_eq!((hash.iter().count(), hash.scan(0, 10).1.len()), (2, 2));
-        assert!((0..100).all(|random| hash.sample(random << 57).is_some_and(|(field, _)| field != b"c")));
+        let drawn = (0..64).map(|random| hash.sample(random << 58).unwrap().0);
+        let drawn: BTreeMap<&[u8], usize> = drawn.fold(BTreeMap::new(), |mut counts, field| {
+            *counts.entry(field).or_default() += 1;
+            counts
+        });
+        assert_eq!(drawn, BTreeMap::from([(&b"a"[..], 32), (b"b", 32)]));
+        assert_eq!(entry.hash().unwrap().at(501).sample(0).unwrap().0, b"a");
 
         let (entry, _) = play(&[put("a"), put("b"), expire("a", Some(500)), expire("b", Some(300))]);
         assert!(!entry.is_expired(500) && entry.is_expired(501));
