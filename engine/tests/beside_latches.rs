@@ -154,5 +154,5 @@ fn who_enters_a_gate_that_stays_closed_comes_back() {
     drop(closed);
     assert!(engine.enter_in_turn_within(0, limit).is_some());
     assert!(engine.open_view_within(ViewOptions::once("KEYS"), limit).unwrap().is_some());
-    assert_eq!(engine.keyspace_within(limit), Some((vec![(0, 0)], Lsn::ZERO)));
+    assert_eq!(engine.keyspace_within(limit), Some((vec![KeyCounts::default()], Lsn::ZERO)));
 }
