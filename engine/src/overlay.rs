@@ -64,7 +64,7 @@ impl Shadow {
 pub(crate) struct Deletes {
     /// The table has an expired entry there.
     pub(crate) before: bool,
-    /// The change takes the key away with its last element.
+    /// The change takes the key away with its last element, or leaves fields whose time is over alone.
     pub(crate) behind: bool,
 }
 
@@ -139,14 +139,20 @@ impl Overlay {
 
     /// Applies a change to a shadow. Returns which deletes have to stand around it.
     ///
+    /// A hash that has no field left but such whose time is over at `now` is gone: the commands that follow
+    /// must find no key to write to, and nobody deletes it before them as before a lone command.
+    ///
     /// REQUIRES: the key has a shadow.
-    pub(crate) fn apply(&mut self, key: KeyRef<'_>, change: &Change<'_>) -> Deletes {
+    pub(crate) fn apply(&mut self, key: KeyRef<'_>, change: &Change<'_>, now: UnixMs) -> Deletes {
         let KeyRef { db, hash, key } = key;
         self.lsn = self.lsn.after(1);
         let shadows = &mut self.databases[db as usize].shadows;
         let shadow = shadows.find_mut(hash.0, |shadow| *shadow.key == *key);
         let shadow = shadow.expect("a key is shadowed before it is changed");
-        let empties = apply_to_copy(&mut shadow.entry, key, change, self.lsn);
+        let mut empties = apply_to_copy(&mut shadow.entry, key, change, self.lsn);
+        if shadow.entry.as_ref().is_some_and(|entry| entry.is_spent(now)) {
+            (shadow.entry, empties) = (None, true);
+        }
         let deletes_before = shadow.below == Below::Expired;
         if deletes_before {
             shadow.below = Below::Entry;

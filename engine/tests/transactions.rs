@@ -216,6 +216,32 @@ fn an_expired_key_is_deleted_before_a_transaction_writes_to_it() {
     assert_eq!(contents_of(&engine)[0], [("k".to_owned(), "raw N None".to_owned())]);
 }
 
+#[test]
+fn a_hash_that_is_left_with_fields_whose_time_is_over_is_gone_for_the_rest_of_a_transaction() {
+    let (engine, _background) = unlogged();
+    engine.expiry().set_active(false);
+    let field = |name: &str| name.as_bytes().to_vec().into();
+    for name in ["over", "shown"] {
+        commit_singly(&engine, &key(0, "k", Change::HashPut { field: field(name), value: field("v") }));
+    }
+    let expire = Change::HashExpire { field: field("over"), at: Some(NOW - 1) };
+    commit_singly(&engine, &key(0, "k", expire));
+    let remove = || key(0, "k", Change::HashRemove { field: field("shown") });
+    let push = || key(0, "k", Change::ListPush { side: Side::Back, element: field("e") });
+    let mut alone = engine.close_gate();
+    let mut latched = alone.transact(NOW);
+    let mut staged = Batch::new();
+    latched.stage(Batch::from_iter([remove()]), &mut staged);
+    assert!(latched.get(0, b"k").is_none());
+    latched.stage(Batch::from_iter([push()]), &mut staged);
+    latched.release();
+    assert_eq!(staged, Batch::from_iter([remove(), key(0, "k", Change::Delete), push()]));
+    alone.commit(&staged, &mut Group::new()).unwrap();
+    drop(alone);
+    let left = &contents_of(&engine)[0];
+    assert!(left.len() == 1 && left[0].1.starts_with("quicklist"), "{left:?}");
+}
+
 fn open(disk: &SimDisk) -> Result<(Arc<Engine>, Background, Log), OpenError> {
     let mut options = LogOptions::new(vec!["/log".into()]);
     options.mode = SyncMode::No;

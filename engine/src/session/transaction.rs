@@ -62,7 +62,7 @@ impl Latched<'_> {
                     let place = self.key_ref(*db, key);
                     self.shadow(place, Some(change));
                     let overlay = self.overlay.as_mut().expect("a transaction has begun");
-                    let deletes = overlay.apply(place, change);
+                    let deletes = overlay.apply(place, change, self.now);
                     let delete = || Write::Key { db: *db, key: key.clone(), change: Change::Delete };
                     staged.extend(deletes.before.then(delete));
                     behind = deletes.behind.then(delete);

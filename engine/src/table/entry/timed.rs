@@ -21,6 +21,11 @@ impl Entry {
         self.body.times().is_some()
     }
 
+    /// Whether this is a hash that has no field but such whose time is over at `now`.
+    pub(crate) fn is_spent(&self, now: UnixMs) -> bool {
+        self.body.is_spent(now)
+    }
+
     /// When something of the entry is over, if ever: the key, or its first field.
     #[inline]
     pub fn due(&self) -> Option<UnixMs> {
