@@ -386,6 +386,21 @@ impl<'s> Latched<'s> {
         }
     }
 
+    /// Whether there is nothing at `key`, not even a hash of whose fields all are over: who deletes that tells
+    /// so.
+    ///
+    /// REQUIRES: as `get`.
+    pub fn is_gone(&self, db: u8, key: &[u8]) -> bool {
+        let key = self.key_ref(db, key);
+        if let Some(shadow) = self.overlay.as_ref().and_then(|overlay| overlay.find(key)) {
+            return shadow.entry().is_none();
+        }
+        let position = self.position(key.db, key.hash);
+        let position = position.expect("a command looks only at keys that it declared");
+        let entry = self.held.as_slice()[position].latch.segment().find(key.hash, key.key);
+        entry.is_none_or(|entry| entry.is_expired(self.now) && !entry.is_spent(self.now))
+    }
+
     /// A copy of a latched entry, to be read when the latch is released.
     pub fn copy(&self, entry: &Entry) -> Copied {
         self.store.copy_of(entry)

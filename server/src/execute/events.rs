@@ -46,8 +46,10 @@ impl<'e> Events<'e> {
         }
     }
 
+    /// Adds `del` if the key is gone. Of a hash of which only fields are left whose time is over, who removes
+    /// these will tell so.
     fn del_if_gone(&mut self, latched: &Latched<'_>, db: u8, key: &[u8]) {
-        if latched.get(db, key).is_none() {
+        if latched.is_gone(db, key) {
             self.add(EventClasses::GENERIC, "del", db, key);
         }
     }
@@ -188,7 +190,7 @@ impl<'e> Events<'e> {
                 continue;
             }
             last = Some((*db, key.as_ref()));
-            let is_gone = latched.get(*db, key).is_none();
+            let is_gone = latched.is_gone(*db, key);
             if !is_gone || matches!(tells, Tells::ThenDel) {
                 self.add(class, event, *db, key);
             }
