@@ -132,8 +132,11 @@ impl<'a> HashRef<'a> {
         (next, found)
     }
 
-    /// A field, chosen by a uniform random number; `None` if all are hidden. Where few have no time, those of
-    /// these that stand behind many others are chosen more often than the rest of them.
+    /// A field, chosen by a uniform random number; `None` if all are hidden.
+    ///
+    /// One with a time is found by its place among the times. Others are drawn among all fields: that is quick
+    /// unless nearly all have times, and then it is seldom one of the others that is wanted. Only where most
+    /// fields are hidden it is so often, and a walk ends it.
     pub fn sample(&self, random: u64) -> Option<(&'a [u8], &'a [u8])> {
         let Some(times) = self.times else { return self.form.sample(random).map(pair) };
         let (over, all) = (times.count_over(self.now), self.form.len());
@@ -147,8 +150,8 @@ impl<'a> HashRef<'a> {
         let draw = |turn: u64| (random ^ turn).wrapping_mul(DRAW_FACTOR).rotate_left(32) ^ random;
         let lasts = |item: &Item<'_>| times.get(item.name).is_none();
         let drawn = (1..=DRAWS).filter_map(|turn| self.form.sample(draw(turn))).find(lasts);
-        let behind = || self.form.walk_from(super::scale(draw(0), all)).chain(self.form.walk_from(0));
-        drawn.or_else(|| behind().find(lasts)).map(pair)
+        let walked = || self.form.walk_from(0).filter(lasts).nth(place - times.len());
+        drawn.or_else(walked).map(pair)
     }
 }
 

@@ -62,6 +62,9 @@ mod tests {
 
     use std::collections::BTreeMap;
 
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
     use super::*;
     use crate::record::{Change, FIELD_TIME_MAX, Kind, Lsn};
     use crate::table::{Applied, Retired};
@@ -147,6 +150,28 @@ mod tests {
         assert_eq!(entry.over(501, 1), Some(Over::AllFields(2)));
         let (entry, _) = play(&[put("a"), put("b"), expire("a", Some(500)), Change::Expire(Some(400))]);
         assert_eq!((entry.due(), entry.over(401, 9)), (Some(400), Some(Over::Key)));
+    }
+
+    #[test]
+    fn each_shown_field_is_drawn_about_as_often() {
+        let mut rng = SmallRng::seed_from_u64(7);
+        for (hidden, timed, lasting) in [(300, 0, 3), (0, 300, 3), (40, 20, 40), (5, 7, 0)] {
+            let mut image = ImageBuilder::new(Kind::Hash);
+            let all = (0..hidden).map(|_| Some(100)).chain((0..timed).map(|_| Some(900)));
+            for (number, time) in all.chain((0..lasting).map(|_| None)).enumerate() {
+                image.push_timed(format!("field{number}").as_bytes(), b"value", time);
+            }
+            let elements = image.finish().into();
+            let change = Change::Image { kind: Kind::Hash, elements, expiry: None, sticky: false };
+            let entry = Entry::create(b"key", &change, Lsn(1)).unwrap();
+            let hash = entry.hash().unwrap().at(500);
+            let mut drawn = BTreeMap::<&[u8], u32>::new();
+            for _ in 0..hash.len() * 1000 {
+                *drawn.entry(hash.sample(rng.random()).unwrap().0).or_default() += 1;
+            }
+            let (least, most) = (drawn.values().min().unwrap(), drawn.values().max().unwrap());
+            assert!(drawn.len() == timed + lasting && *least > 800 && *most < 1200, "{least} to {most}");
+        }
     }
 
     #[test]
