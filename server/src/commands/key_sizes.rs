@@ -5,7 +5,7 @@
 //! them if there are no more. What is counted of a larger database is scaled to its number of keys.
 
 use rand::random_range;
-use tarn_engine::record::Kind;
+use tarn_engine::record::{Kind, UnixMs};
 use tarn_engine::value::ValueRef;
 use tarn_engine::{END, Entry, ScanBudget};
 
@@ -38,10 +38,12 @@ struct Counted {
 }
 
 impl Counted {
-    fn add(&mut self, entry: &Entry) {
+    /// Counts an entry as it is at `now`.
+    fn add(&mut self, entry: &Entry, now: UnixMs) {
         let size = match entry.value() {
             ValueRef::String(string) => string.len(),
             ValueRef::Stream(stream) => stream.len(),
+            ValueRef::Hash(hash) => hash.at(now).len(),
             _ => entry.count(),
         };
         if let Some(line) = LINES.iter().position(|(kind, _)| *kind == entry.kind()) {
@@ -99,10 +101,11 @@ fn count(cx: &Context<'_, '_>, db: u8, keys: usize, share: usize) -> Result<Coun
     let begin = if keys > share { random_range(0..END) } else { 0 };
     // A table that has just lost most of its keys has many segments with few.
     let mut budget = ScanBudget { entries: share, segments: 64 + share / 8 };
+    let now = cx.now();
     let mut visit = |entry: &Entry| {
         counted.seen += 1;
-        if !entry.is_expired(cx.now()) {
-            counted.add(entry);
+        if !entry.is_expired(now) {
+            counted.add(entry, now);
         }
     };
     let next = cx.keys.scan(db, begin, &mut budget, &mut visit)?;
