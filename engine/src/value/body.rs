@@ -275,7 +275,9 @@ impl Body {
 
     /// Bytes that a clone has for itself.
     pub(crate) fn bytes_of_clone(&self) -> usize {
-        size_of::<Body>() + self.block().bytes() + self.nodes().map_or(0, |_| size_of::<Parts>())
+        let times = self.times().map_or(0, |_| size_of::<Times>());
+        let large = self.nodes().map_or(0, |_| size_of::<Parts>() + times);
+        size_of::<Body>() + self.block().bytes() + large
     }
 
     /// The nodes as garbage, only for the records that it reports: others go on to use them. Those of a
