@@ -98,6 +98,32 @@ async fn an_index_answers_for_null_again_when_no_field_has_a_time() {
     }
 }
 
+#[tokio::test]
+async fn a_block_sees_what_was_over_as_it_began_whatever_became_of_it() {
+    let house = people().await;
+    let session = house.session();
+    let declared = "CREATE EXTERNAL TABLE person (id TEXT, name TEXT, age INT) STORED AS HASH LOCATION 'u:*'";
+    ask(&session, declared).await.unwrap();
+    ask(&session, "CREATE INDEX ON person (age)").await.unwrap();
+    while ask(&session, "SHOW INDEXES").await.unwrap()[0].split('|').nth(3) != Some("1000") {
+        tokio::task::yield_now().await;
+    }
+    expire(&house, "u:1", "age");
+    house.clock.advance(LATER_MS + 1);
+    let missing = "SELECT id FROM person WHERE age IS NULL ORDER BY id";
+    let first = "SELECT age FROM person ORDER BY age NULLS FIRST LIMIT 3";
+    ask(&session, "BEGIN READ ONLY").await.unwrap();
+    for is_timed in [true, false] {
+        assert_eq!(house.engine.keyspace()[0].timed, usize::from(is_timed));
+        assert_eq!(ask(&session, missing).await.unwrap(), ["1", "4"]);
+        assert_eq!(ask(&session, first).await.unwrap(), ["NULL", "NULL", "10"]);
+        house.hset("u:1", &[("age", "40")]);
+    }
+    ask(&session, "COMMIT").await.unwrap();
+    assert_eq!(ask(&session, missing).await.unwrap(), ["4"]);
+    assert_eq!(ask(&session, first).await.unwrap(), ["NULL", "10", "20"]);
+}
+
 /// A reply to `FT.SEARCH`, without its structure.
 async fn search(house: &House, query: &str) -> Vec<String> {
     fn add(tree: &Tree, words: &mut Vec<String>) {

@@ -49,6 +49,8 @@ pub(crate) struct Lookup {
     pub direction: Direction,
     /// Whether the order matters.
     pub in_order: bool,
+    /// Whether it finds NULL.
+    pub finds_null: bool,
     /// How many keys it finds, about.
     pub keys: usize,
 }
@@ -136,6 +138,7 @@ impl Access {
                     places,
                     direction,
                     in_order: false,
+                    finds_null: condition.ranges.has_null(),
                     keys: found,
                 }));
             }
@@ -182,7 +185,14 @@ impl Access {
             _ => counts.keys,
         };
         let index = index.clone();
-        Some(Access::Index(Arc::new(Lookup { index, places, direction, in_order: true, keys })))
+        let (in_order, finds_null) = (true, null_is_there);
+        Some(Access::Index(Arc::new(Lookup { index, places, direction, in_order, finds_null, keys })))
+    }
+
+    /// Whether an index is to say which rows lack a field of a hash. It does not say so of a field that is
+    /// there, and whose time is over.
+    pub(crate) fn asks_for_missing_fields(&self) -> bool {
+        matches!(self, Access::Index(lookup) if lookup.finds_null && lookup.index.is_of_fields())
     }
 
     /// The needs of a scan for its views, one for each part.

@@ -89,7 +89,10 @@ impl TableProvider for KeyTable {
         let declaration = self.declaration.clone();
         let conditions = all_of(filters, &declaration.schema);
         let threads = state.config().target_partitions();
-        let access = Access::of(&declaration, &conditions, &self.indexes, &engine, threads);
+        let mut access = Access::of(&declaration, &conditions, &self.indexes, &engine, threads);
+        if access.asks_for_missing_fields() && context.instant.may_be_timed(declaration.database) {
+            access = Access::of(&declaration, &conditions, &[], &engine, threads);
+        }
         let (table, indexes) = (self.name.clone(), self.indexes.clone());
         let wanted = Wanted { table, declaration, projection, conditions, limit, access, indexes };
         Ok(Arc::new(KeyScan::new(engine, &context, wanted)?))

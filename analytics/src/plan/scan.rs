@@ -130,7 +130,11 @@ impl KeyScan {
             &self.wanted.indexes,
             &self.engine,
         )?;
-        let planned = self.planned[0].again(self.wanted.declaration.database, Needs::Index);
+        let database = self.wanted.declaration.database;
+        if access.asks_for_missing_fields() && self.planned[0].may_be_timed(database) {
+            return None;
+        }
+        let planned = self.planned[0].again(database, Needs::Index);
         let ordered = EquivalenceProperties::new_with_orderings(self.schema.clone(), [vec![order.clone()]]);
         Some(KeyScan {
             planned: Arc::new([Arc::new(planned)]),
@@ -316,12 +320,14 @@ impl Way {
             Access::Index(lookup) => lookup,
         };
         let Lookup { index, places, direction, in_order, .. } = &**lookup;
+        // By the plan no field had a time, but the view may see one.
+        let misses = access.asks_for_missing_fields() && reading.view().may_be_timed(index.database());
         let scan = |place| reading.view().scan_index(index.database(), &index.name, place, *direction);
         match places.iter().map(scan).collect() {
-            Some(scans) => Ok(Way::Index(scans, lookup.clone())),
-            None if *in_order => Err(QueryError::IndexGone(index.name.clone())),
+            Some(scans) if !misses => Ok(Way::Index(scans, lookup.clone())),
+            _ if *in_order => Err(QueryError::IndexGone(index.name.clone())),
             // Between planning and opening it was dropped, or another table came to this database.
-            None => Ok(Way::Walk(planned.positions())),
+            _ => Ok(Way::Walk(planned.positions())),
         }
     }
 }

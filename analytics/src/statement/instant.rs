@@ -200,6 +200,12 @@ impl Instant {
         Planned { instant: self.clone(), number, positions: options.positions() }
     }
 
+    /// Whether the one view that serves all statements may see fields of hashes with times, if it is open.
+    pub(crate) fn may_be_timed(&self, db: u8) -> bool {
+        let state = self.state.try_lock();
+        state.is_ok_and(|state| matches!(&*state, State::Pinned { held, .. } if held.view.may_be_timed(db)))
+    }
+
     async fn read(&self, engine: &Arc<Engine>, number: usize) -> Result<Reading, QueryError> {
         let mut state = self.state.lock().await;
         if matches!(*state, State::Planned) {
@@ -279,6 +285,11 @@ impl Planned {
     /// The same scan, which reads in another way.
     pub(crate) fn again(&self, db: u8, needs: Needs) -> Planned {
         self.instant.plan(db, needs)
+    }
+
+    /// As of its instant.
+    pub(crate) fn may_be_timed(&self, db: u8) -> bool {
+        self.instant.may_be_timed(db)
     }
 
     /// The view that it reads; opens the instant if this is the first scan.

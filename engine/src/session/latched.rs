@@ -524,6 +524,9 @@ impl<'s> Latched<'s> {
                 segment.apply(key, write, waiting, &mut retired)
             };
             debug_assert!(fits, "a command checks the kind before it changes an entry: {change:?}");
+            if effect.timed < 0 {
+                table.note_untimed(lsn);
+            }
             table.note(held.index, effect);
             if self.store.rewrite_cursor().concerns(key.hash) {
                 let base = segment.find(key.hash, key.key).and_then(Entry::renewable_base);

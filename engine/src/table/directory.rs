@@ -26,7 +26,7 @@ use super::latch::{AtomicI64, AtomicU64, AtomicUsize, Ordering, ReadLatch, Write
 use super::readers::VIEWS;
 use super::segment::{Effect, Segment};
 use crate::lock::{Mutex, Number, RwLock, RwLockUpgradableReadGuard, rank};
-use crate::record::UnixMs;
+use crate::record::{Lsn, UnixMs};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -91,6 +91,8 @@ pub struct Table {
     /// Held by the one thread that is making the table larger or smaller.
     growing: Mutex<(), rank::Growth>,
     counters: [Counter; COUNTERS],
+    /// The newest change that took the times of the fields of a hash away, or the hash with them.
+    untimed: AtomicU64,
     /// For each view, the positions that it has read: see `visit.rs`.
     pub(super) passed: [AtomicU64; VIEWS],
     /// For each view, where its positions end.
@@ -104,6 +106,7 @@ impl Default for Table {
             segments: AtomicUsize::new(1),
             growing: Mutex::new(()),
             counters: Default::default(),
+            untimed: AtomicU64::new(0),
             passed: std::array::from_fn(|_| AtomicU64::new(0)),
             until: std::array::from_fn(|_| AtomicU64::new(END)),
         }
@@ -295,6 +298,17 @@ impl Table {
         if timed != 0 {
             counter.timed.fetch_add(timed, Ordering::Relaxed);
         }
+    }
+
+    /// Notes that a change takes the times of the fields of a hash away, or the hash with them. REQUIRES: it
+    /// is not counted yet.
+    pub(crate) fn note_untimed(&self, lsn: Lsn) {
+        self.untimed.fetch_max(lsn.0, Ordering::SeqCst);
+    }
+
+    /// Whether there are hashes whose fields have times, or were as of this cut: a view may see them.
+    pub(crate) fn may_be_timed_at(&self, cut: Lsn) -> bool {
+        self.timed() > 0 || self.untimed.load(Ordering::SeqCst) > cut.0
     }
 
     /// Records when the first entry of a segment is due, as far as a change told. REQUIRES: segment `index`

@@ -105,6 +105,11 @@ impl View {
         self.opened.tables[db as usize].timed()
     }
 
+    /// Whether it may see hashes of a database whose fields have times.
+    pub fn may_be_timed(&self, db: u8) -> bool {
+        self.opened.tables[db as usize].may_be_timed_at(self.opened.cut)
+    }
+
     /// The table of a database.
     pub(crate) fn table(&self, db: u8) -> &Arc<Table> {
         &self.opened.tables[db as usize]
