@@ -328,7 +328,7 @@ impl Segment {
         self.remset.merge(remset);
     }
 
-    /// What is over at `now`, of fields at most `fields_max`, and when the rest is.
+    /// The keys and fields that are over at `now`, of fields at most `fields_max`, and when the rest is.
     pub(crate) fn over(&self, now: UnixMs, fields_max: usize) -> Due {
         let mut due = Due { over: Vec::new(), next: None };
         if self.expiring == 0 && self.timed == 0 {

@@ -15,7 +15,7 @@ use super::run::{checked_length, checked_run};
 use super::stream::element;
 use crate::record::{BYTES_MAX, FIELD_TIME_MAX, Kind, Lsn, UnixMs};
 
-/// What the length of a field is more where a time follows the value.
+/// Added to the length of a field where a time follows the value.
 const TIMED: usize = 1 << 30;
 
 const _: () = assert!(BYTES_MAX < TIMED, "no field is so long");

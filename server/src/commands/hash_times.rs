@@ -277,7 +277,7 @@ fn hpersist<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     Ok(())
 }
 
-/// What `HGETEX` does to the times of the fields that it returns.
+/// The effect of `HGETEX` on the times of the fields that it returns.
 #[derive(Clone, Copy)]
 enum Retime {
     Keep,
@@ -336,7 +336,7 @@ fn hgetdel<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
     Ok(())
 }
 
-/// What `HSETEX` does to the times of the fields that it writes.
+/// The effect of `HSETEX` on the times of the fields that it writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NewTime {
     /// None is left.

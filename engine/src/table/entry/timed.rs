@@ -42,7 +42,7 @@ impl Entry {
         [self.expiry(), field].into_iter().flatten().min()
     }
 
-    /// What is over at `now`, of fields at most so many.
+    /// The part that is over at `now`, of fields at most so many.
     pub(crate) fn over(&self, now: UnixMs, most: usize) -> Option<Over> {
         if self.expiry().is_some_and(|expiry| now > expiry) {
             return Some(Over::Key);
