@@ -50,6 +50,11 @@ impl Loading {
             (0, "t", put("10", Some(NOW + 5_000))),
             (0, "expired", put("old", Some(NOW - 1))),
             (0, "h", Change::HashPut { field: bytes("f"), value: bytes("v") }),
+            (0, "later", Change::HashPut { field: bytes("f"), value: bytes("v") }),
+            (0, "later", Change::HashExpire { field: bytes("f"), at: Some(NOW + 5_000) }),
+            (0, "part", Change::HashPut { field: bytes("f"), value: bytes("v") }),
+            (0, "part", Change::HashPut { field: bytes("g"), value: bytes("v") }),
+            (0, "part", Change::HashExpire { field: bytes("f"), at: Some(NOW - 1) }),
             (0, "l", push("2")),
             (0, "l", push("1")),
             (0, "set", Change::SetAdd { member: bytes("m") }),
@@ -114,7 +119,7 @@ fn the_start_of_loading_does_not_change_while_it_goes_on() {
 }
 
 /// Reads of keys that are there, and their replies.
-const READS: [(&str, &str); 30] = [
+const READS: [(&str, &str); 31] = [
     ("GET s", "$5 value"),
     ("MGET s t", "*2 $5 value $2 10"),
     ("GETRANGE s 1 2", "$2 al"),
@@ -133,6 +138,7 @@ const READS: [(&str, &str); 30] = [
     ("HGET h nofield", "$-1"),
     ("HMGET h f g", "*2 $1 v $-1"),
     ("HGETALL h", "*2 $1 f $1 v"),
+    ("HPTTL later FIELDS 1 f", "*1 :5000"),
     ("HSCAN h 0", "*2 $1 0 *2 $1 f $1 v"),
     ("LRANGE l 0 -1", "*2 $1 2 $1 1"),
     ("LLEN l", ":2"),
@@ -148,7 +154,7 @@ const READS: [(&str, &str); 30] = [
 ];
 
 /// Requests that are not answered before the doors are open.
-const NOT_YET: [&str; 40] = [
+const NOT_YET: [&str; 42] = [
     // Of keys of which one is not there, or may not be any more.
     "GET nokey",
     "MGET s nokey",
@@ -161,6 +167,8 @@ const NOT_YET: [&str; 40] = [
     "GET expired",
     "PTTL expired",
     "EXISTS s expired",
+    "HGET part f",
+    "HGET part g",
     // Not of keys that are named, or not of them alone.
     "SCAN 0",
     "KEYS *",

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use tarn_engine::Entry;
 use tarn_engine::record::{Batch, Lsn};
 use tarn_engine::session::Access;
 use tarn_resp::Args;
@@ -18,10 +19,10 @@ use crate::execute::tracking::{note_reads, notes_reads};
 const NEVER: Flags = Flags::WRITE.with(Flags::BLOCKING).with(Flags::EXCLUSIVE);
 
 impl Executor<'_> {
-    /// Runs a command that only reads the keys that it declares, if all of them are there already and not
-    /// expired: what is not there may not be loaded yet, and an expiry may have been moved later. Changes
-    /// nothing: expired keys are left, tables do not grow, and look-ups are not counted. The reply tells
-    /// nothing that is not durable.
+    /// Runs a command that only reads the keys that it declares, if all of them are there already, and
+    /// neither they nor fields of theirs are expired: what is not there may not be loaded yet, and an expiry
+    /// may have been moved later. Changes nothing: expired keys are left, tables do not grow, and look-ups are
+    /// not counted. The reply tells nothing that is not durable.
     #[cold]
     pub(super) fn run_early(
         &self,
@@ -41,7 +42,9 @@ impl Executor<'_> {
             return Err(self.loading());
         };
         let latched = session.latch(&keys, Access::Read, self.now);
-        if !keys.iter().all(|key| latched.find(*key).is_some_and(|entry| early.tells(entry))) {
+        // A time of a field that is over may have been moved later, too.
+        let is_told = |entry: &Entry| entry.due().is_none_or(|due| due >= self.now) && early.tells(entry);
+        if !keys.iter().all(|key| latched.find(*key).is_some_and(is_told)) {
             return Err(self.loading());
         }
         run_in(command, &latched, &mut Batch::new(), client, server, args, out)?;
