@@ -184,6 +184,9 @@ fn a_view_has_the_fields_that_are_removed_behind_it() {
     commit(&store, "h", expire("field1", None));
     store.engine.expire_due(NOW + 6);
     assert_eq!(fields_at(&store, "h", 0), Some((2, 2)));
+    let later = store.engine.open_view(ViewOptions::once("test")).unwrap();
+    assert!(view.may_be_timed(0) && !later.may_be_timed(0), "no time is left, but one sees some");
+    drop(later);
     let mut seen = Vec::new();
     view.for_each(|_, entry| {
         let hash = entry.hash().unwrap();
