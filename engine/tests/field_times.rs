@@ -96,10 +96,12 @@ fn who_writes_removes_what_is_over_of_its_keys() {
     commit_hash(&store, "many", 500, NOW + 5);
     commit(&store, "many", put("stays", "value"));
     commit_hash(&store, "all", 500, NOW + 5);
-    let keys = [KeyRef::of(0, b"few"), KeyRef::of(0, b"many"), KeyRef::of(0, b"all")];
+    let [few, many, all] = [&b"few"[..], b"many", b"all"].map(|key| KeyRef::of(0, key));
+    let keys = [few, many, all, few, all];
     let session = store.engine.enter(0);
     let mut latched = session.latch(&keys, Access::Write, NOW + 6);
     assert_eq!(latched.expire(&keys, &mut Group::new()).unwrap(), 3);
+    assert_eq!(store.engine.expiry().expired_fields(), 3 + 64 + 500, "who is named twice is told of once");
     latched.release();
     drop(session);
     assert_eq!(fields_at(&store, "few", 0), Some((1, 1)));

@@ -11,7 +11,6 @@ use crate::table::{Entry, KeyHash, KeyRef, Over, Placed, Readers, Retired, Segme
 use smallvec::SmallVec;
 use std::borrow::Borrow;
 use std::cell::Cell;
-#[cfg(debug_assertions)]
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -442,12 +441,15 @@ impl<'s> Latched<'s> {
         if !self.held.as_slice().iter().any(may_expire) {
             return Ok(0);
         }
-        let mut over = Vec::new();
+        let (mut over, mut named) = (Vec::new(), HashSet::new());
         for &KeyRef { db, hash, key } in keys {
             let position = self.position(db, hash).expect("keys to expire are latched");
             let entry = self.held.as_slice()[position].latch.segment().find(hash, key);
             let part = entry.and_then(|entry| entry.over(self.now, FIELDS_EXPIRED_MAX));
-            over.extend(part.map(|part| ((db, key), part)));
+            // A key may be named twice, and goes once.
+            if let Some(part) = part.filter(|_| named.insert((db, key))) {
+                over.push(((db, key), part));
+            }
         }
         self.delete_over(&over, group)?;
         Ok(over.len())
