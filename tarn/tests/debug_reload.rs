@@ -23,6 +23,8 @@ fn all_keys_are_as_they_were_and_a_start_finds_them() {
             "SADD set a b c",
             "ZADD z 1 a -inf b",
             "HSET h f v g w",
+            "HSET timed f v g w",
+            "HPEXPIRE timed 100000000 FIELDS 1 f",
             "XADD x 1-1 f v",
             "XADD x 2-1 f v",
             "XDEL x 2-1",

@@ -78,6 +78,18 @@ fn pttl(client: &mut Connection, key: &str) -> i64 {
 }
 
 #[test]
+fn times_of_fields_move_with_their_hash() {
+    let (source, target) = (Running::start(&[]), Running::start(&[]));
+    let (mut here, mut there) = (source.connect(), target.connect());
+    assert_eq!(here.ask("HSET h f v g w"), ":2");
+    assert_eq!(here.whole("HPEXPIREAT h 33177117420000 FIELDS 1 f"), "*[:1]");
+    let all = digest(&mut here);
+    assert_eq!(here.ask(&format!("MIGRATE 127.0.0.1 {} h 0 5000", target.port)), "+OK");
+    assert_eq!((here.ask("DBSIZE"), digest(&mut there)), (":0".to_owned(), all));
+    assert_eq!(there.whole("HPEXPIRETIME h FIELDS 2 f g"), "*[:33177117420000 :-1]");
+}
+
+#[test]
 fn keys_go_to_redis_and_come_back() {
     let Some(redis) = Redis::start() else { return };
     let source = Running::start(&[]);
