@@ -388,8 +388,8 @@ impl Table {
         *to = from.split(bit as u64, room);
         high.due.store(low.due.load(Ordering::Relaxed), Ordering::Relaxed);
         let moved = to.len() as i64;
-        self.count(n - bit, -moved, 0);
-        self.count(n, moved, 0);
+        self.count(n - bit, Effect { keys: -moved, ..Effect::default() });
+        self.count(n, Effect { keys: moved, ..Effect::default() });
         self.segments.store(n + 1, Ordering::Release);
         true
     }
@@ -418,8 +418,8 @@ impl Table {
             let moved = from.len() as i64;
             to.merge(std::mem::take(&mut *from));
             low.due.fetch_min(high.due.swap(NEVER, Ordering::Relaxed), Ordering::Relaxed);
-            self.count(n - 1, -moved, 0);
-            self.count(first, moved, 0);
+            self.count(n - 1, Effect { keys: -moved, ..Effect::default() });
+            self.count(first, Effect { keys: moved, ..Effect::default() });
             self.segments.store(n - 1, Ordering::Release);
         }
     }
