@@ -2,28 +2,35 @@
 //!
 //! ```text
 //!   Engine::new ──> store ── reaper, index builder: by queues
-//!                     └───── expirer, compactor: by turns, while the engine lives
+//!                     └───── expirer, evictor, compactor: by turns, while the engine lives
 //!   Background dropped ──> the threads end
 //! ```
 
 use crate::checkpoint::{Loaded, Source};
 use crate::compactor::Compactor;
 use crate::early::Early;
+use crate::evictor::{self, Evicted};
 use crate::expirer;
 use crate::index::{Index, IndexStatus, Indexed};
 use crate::indexer::{self, IndexError};
 use crate::io::Clock;
-use crate::log::{Appender, LogError, Validity};
+use crate::log::{Appender, Group, LogError, Validity};
 use crate::record::{Lsn, UnixMs};
 use crate::session::{Exclusive, Session};
-use crate::store::{BuildSender, Expiry, Store};
+use crate::store::{BuildSender, Eviction, Expiry, Store};
 use crate::table::{KeyCounts, RemsetSize, Table};
 use crate::throttle::ClientLatency;
+use crate::value::usage;
 use crate::view::{ForkedScan, Live, View, ViewError, ViewOptions, Views};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// How long the evictor rests where nothing is to be evicted.
+const EVICTOR_IDLE: Duration = Duration::from_millis(100);
+/// How long it rests between two steps: others have the processor first.
+const EVICTOR_REST: Duration = Duration::from_micros(100);
 
 /// The engine. Threads enter by [`Engine::enter`] with a number of their own.
 pub struct Engine {
@@ -97,6 +104,18 @@ impl Engine {
                         let Some(engine) = engine.upgrade() else { return };
                         cycle = engine.store.expiry().cycle();
                         expirer::turn(&engine.store);
+                    }
+                }
+            }),
+            spawn("tarn-evictor", {
+                let (engine, stop) = (Arc::downgrade(&engine), stop.clone());
+                move || {
+                    let (mut group, mut rest) = (Group::default(), EVICTOR_IDLE);
+                    while !stop.load(Ordering::Relaxed) {
+                        std::thread::park_timeout(rest);
+                        let Some(engine) = engine.upgrade() else { return };
+                        let goes_on = evictor::turn(&engine.store, &mut group);
+                        rest = if goes_on { EVICTOR_REST } else { EVICTOR_IDLE };
                     }
                 }
             }),
@@ -303,6 +322,30 @@ impl Engine {
     /// Whether and how often expired keys are deleted, and how many were.
     pub fn expiry(&self) -> &Expiry {
         self.store.expiry()
+    }
+
+    /// How keys are evicted, and how many were.
+    pub fn eviction(&self) -> &Eviction {
+        self.store.eviction()
+    }
+
+    /// Evicts keys until about so many bytes are given back, or the time is over.
+    ///
+    /// REQUIRES: the caller holds no latch.
+    pub fn make_room(
+        &self,
+        session: &Session<'_>,
+        wanted: u64,
+        time: Duration,
+        group: &mut Group,
+    ) -> Evicted {
+        evictor::evict(&self.store, session, wanted, time, group)
+    }
+
+    /// Has uses of keys noted at the time of the engine's clock from now on. The expirer does the same at
+    /// each of its turns.
+    pub fn note_time(&self) {
+        usage::set_time(self.store.clock().monotonic());
     }
 
     /// Deletes the keys that are due at `now`, one segment at a time, but for segments that others have for

@@ -1,5 +1,5 @@
 //! Deletes expired keys and fields of hashes that no command touches, and gives back segments of tables that
-//! lost most of their keys.
+//! lost most of their keys. Moves the clock of the uses of keys, and goes over their notes once an hour.
 //!
 //! A script may have latches for as long as it runs. Who waited for one inside the gate would keep others
 //! from closing it, and those who come behind them from entering it. So the expirer leaves such a segment to
@@ -11,7 +11,8 @@ use crate::log::Group;
 use crate::record::UnixMs;
 use crate::session::Latched;
 use crate::store::{CommitError, Databases, Store};
-use crate::table::Due;
+use crate::table::{Due, Entry};
+use crate::value::usage;
 
 /// The longest wait for a latch.
 const LATCH_WAIT: Duration = Duration::from_millis(1);
@@ -22,8 +23,16 @@ const FIELDS_AT_ONCE: usize = 256;
 /// How often in one turn that is done to one segment. The rest waits for the next.
 const ROUNDS_MAX: usize = 64;
 
-/// One turn of the expirer: cancels views past a limit, deletes what is due, makes tables smaller.
+/// In so much time the notes of the use of all keys are gone over, in milliseconds.
+const SETTLE_MS: u64 = 30 * 60 * 1000;
+/// Segments that are gone over before the gate is left for a moment.
+const SETTLED_AT_ONCE: usize = 8;
+
+/// One turn of the expirer: moves the clock of uses, cancels views past a limit, deletes what is due, makes
+/// tables smaller.
 pub(crate) fn turn(store: &Store) {
+    usage::set_time(store.clock().monotonic());
+    settle_uses(store);
     store.views().enforce_limits();
     if store.expiry().is_active() {
         let began = store.clock().monotonic();
@@ -52,6 +61,44 @@ pub(crate) fn expire_due(store: &Store, now: UnixMs) {
                 Ok(is_done) => from = if is_done || rounds == ROUNDS_MAX { index + 1 } else { index },
                 Err(_) => return,
             }
+        }
+    }
+}
+
+/// Goes over the notes of the use of keys, in the part of the segments that stands for the time since the
+/// last call. In a table that grows some may be left for the next round: the notes can wait for hours.
+fn settle_uses(store: &Store) {
+    let now = store.clock().monotonic().as_millis() as u64;
+    let since = store.eviction().settle_up_to(now);
+    let (from, until) = (since % SETTLE_MS, now % SETTLE_MS);
+    if now / SETTLE_MS == since / SETTLE_MS {
+        settle_part(store, from, until);
+    } else {
+        settle_part(store, from, SETTLE_MS);
+        settle_part(store, 0, until);
+    }
+}
+
+/// The same for the segments that stand for a part of the round.
+fn settle_part(store: &Store, from_ms: u64, until_ms: u64) {
+    let count = store.background().tables.len();
+    for db in 0..count {
+        let (mut next, mut is_over) = (None, false);
+        while !is_over {
+            // The gate is left again and again, so that closing it waits for a few segments at most.
+            let databases = store.background();
+            let table = &databases.tables[db];
+            let place = |ms: u64| (ms as u128 * table.segments() as u128 / u128::from(SETTLE_MS)) as usize;
+            let (first, end) = (next.unwrap_or_else(|| place(from_ms)), place(until_ms));
+            let last = end.min(first + SETTLED_AT_ONCE);
+            for index in first..last {
+                // One that somebody has for long is left for the next round.
+                if let Some(segment) = table.read_within(index, Some(LATCH_WAIT)) {
+                    segment.iter_fetched().for_each(Entry::settle_use);
+                }
+            }
+            next = Some(last);
+            is_over = last >= end;
         }
     }
 }

@@ -68,7 +68,7 @@
 //! ```text
 //!   12  engine
 //!   11  backup  scrub  recovery  repair
-//!   10  early  renewal  compactor  indexer  expirer
+//!   10  early  renewal  compactor  indexer  expirer  evictor
 //!    9  session
 //!    8  store
 //!    7  checkpoint
@@ -115,6 +115,7 @@ pub mod renewal;
 pub mod table;
 
 mod engine;
+mod evictor;
 mod expirer;
 mod gate;
 mod index;
@@ -126,6 +127,7 @@ mod upheaval;
 mod watch;
 
 pub use engine::{Background, Engine};
+pub use evictor::{Evicted, Room};
 pub use index::{
     Direction, Index, IndexRange, IndexScan, IndexStatus, IndexValue, Indexed, Pointer, TEXT_BYTES_MAX,
 };
@@ -134,7 +136,7 @@ pub use log::{
     Appender, Compression, DirectoryStatus, Durable, Group, Log, LogError, LogOptions, LogStatus, OpenError,
     Recovered, SyncMode,
 };
-pub use store::{CommitError, ExpiryListener, Preparation};
+pub use store::{CommitError, EvictionListener, EvictionOptions, ExpiryListener, Preparation, Victims};
 pub use table::{END, Entry, KeyCounts, KeyHash, KeyRef, LatchTimeout, ScanBudget, VIEWS, Visitor};
 pub use view::{View, ViewOptions};
 pub use watch::Watch;

@@ -126,7 +126,11 @@ impl Overlay {
         let below = match entry {
             None => Below::Nothing,
             Some(entry) if entry.is_expired(now) => Below::Expired,
-            Some(_) => Below::Entry,
+            Some(entry) => {
+                // The looks of the transaction are at the copy.
+                entry.note_look();
+                Below::Entry
+            }
         };
         use Change::{Delete, Image, Prepared, Put};
         let is_replaced = matches!(next, Some(Put { .. } | Image { .. } | Prepared { .. } | Delete));

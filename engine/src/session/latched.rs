@@ -8,6 +8,7 @@ use crate::record::{Batch, Change, Lsn, Stamped, UnixMs, Write};
 use crate::store::{CommitError, Copied, Databases, Store};
 use crate::table::latch::{ReadLatch, WriteLatch};
 use crate::table::{Entry, KeyHash, KeyRef, Over, Placed, Readers, Retired, Segment, Table, touch_all};
+use crate::value::usage::{self, Tracked};
 use smallvec::SmallVec;
 use std::borrow::Borrow;
 use std::cell::Cell;
@@ -99,6 +100,8 @@ pub struct Latched<'s> {
     met_expired: Cell<bool>,
     /// Look-ups that found a live entry, and that did not.
     lookups: Cell<(u64, u64)>,
+    /// Whether a look at an entry counts as a use of it.
+    notes_uses: Cell<bool>,
     /// Where replaced records are kept for a while; `None`: they are marked at once.
     pub(super) superseded: Option<&'s Superseded>,
     /// The changes of the running transaction so far.
@@ -191,6 +194,7 @@ impl<'s> Latched<'s> {
             seen: Cell::new(floor),
             met_expired: Cell::new(false),
             lookups: Cell::default(),
+            notes_uses: Cell::new(false),
             superseded: None,
             overlay: None,
             #[cfg(debug_assertions)]
@@ -335,6 +339,11 @@ impl<'s> Latched<'s> {
         self.met_expired.get() && !self.store.expiry().is_held()
     }
 
+    /// Whether the looks that follow count as uses of the entries: those of a client's command do.
+    pub fn note_uses(&self, on: bool) {
+        self.notes_uses.set(on);
+    }
+
     /// Says that the command looked at more than its latched keys.
     pub fn see(&self, lsn: Lsn) {
         self.seen.set(self.seen.get().max(lsn));
@@ -367,6 +376,9 @@ impl<'s> Latched<'s> {
         match segment.find(hash, key) {
             Some(entry) if !entry.is_expired(self.now) => {
                 self.lookups.set((found + 1, missed));
+                if self.notes_uses.get() {
+                    entry.note_look();
+                }
                 self.see(entry.lsn());
                 Some(entry)
             }
@@ -498,6 +510,8 @@ impl<'s> Latched<'s> {
         self.at.set(0);
         let mut retired = Retired::default();
         let mut lsn = first;
+        // A command that looked at its keys has been counted as a use of them.
+        let counts = self.lookups.get() == (0, 0) && usage::tracked() == Tracked::Frequency;
         for write in writes {
             let Write::Key { db, key, change } = write else {
                 debug_assert!(false, "databases are flushed and swapped behind a closed gate");
@@ -526,6 +540,9 @@ impl<'s> Latched<'s> {
                 segment.apply(key, write, waiting, &mut retired)
             };
             debug_assert!(fits, "a command checks the kind before it changes an entry: {change:?}");
+            if counts && effect.keys == 0 && matches!(change, Change::Put { .. }) {
+                segment.find(key.hash, key.key).into_iter().for_each(Entry::note_look);
+            }
             if effect.timed < 0 {
                 table.note_untimed(lsn);
             }
@@ -580,6 +597,7 @@ impl<'s> Latched<'s> {
             seen: Cell::new(Lsn::ZERO),
             met_expired: Cell::new(false),
             lookups: Cell::default(),
+            notes_uses: Cell::new(false),
             superseded: None,
             overlay: None,
             #[cfg(debug_assertions)]

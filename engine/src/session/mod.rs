@@ -84,6 +84,11 @@ impl<'e> Session<'e> {
         Some(latched)
     }
 
+    /// The databases as this worker sees them.
+    pub(crate) fn databases(&self) -> &Databases {
+        &self.databases
+    }
+
     /// Whether a look at a key of a database waits for memory: a core's own cache does not hold its entries.
     pub fn is_beyond_cache(&self, db: u8) -> bool {
         self.databases.tables[db as usize].is_beyond_cache()

@@ -16,6 +16,7 @@
 mod builds;
 mod copied;
 mod databases;
+mod eviction;
 mod expiry;
 mod prepared;
 mod reaper;
@@ -34,6 +35,8 @@ use crate::watch::Watches;
 pub(crate) use builds::{Build, BuildQueue, BuildSender};
 pub use copied::Copied;
 pub(crate) use databases::Databases;
+pub(crate) use eviction::{Candidate, Eviction, Pool};
+pub use eviction::{EvictionOptions, Listener as EvictionListener, Victims};
 pub(crate) use expiry::Expiry;
 pub use expiry::Listener as ExpiryListener;
 pub use prepared::Preparation;
@@ -76,6 +79,7 @@ pub struct Store {
     views: Arc<Views>,
     rewrite_cursor: RewriteCursor,
     expiry: Expiry,
+    eviction: Eviction,
     preparations: Preparations,
 }
 
@@ -113,6 +117,7 @@ impl Store {
             reaper,
             builds,
             expiry: Expiry::default(),
+            eviction: Eviction::default(),
             preparations: Preparations::default(),
         };
         (store, Queues { reaper: reaper_queue, builds: build_queue })
@@ -415,6 +420,11 @@ impl Store {
     /// Whether and how often expired keys are deleted, and how many were.
     pub fn expiry(&self) -> &Expiry {
         &self.expiry
+    }
+
+    /// How keys are evicted, and how many were.
+    pub fn eviction(&self) -> &Eviction {
+        &self.eviction
     }
 }
 

@@ -36,7 +36,7 @@ impl KeyHash {
 
     /// As `of`, for the key of an entry that moves within the table, which is not the work of one command.
     #[inline]
-    pub(super) fn of_stored(key: &[u8]) -> KeyHash {
+    pub(crate) fn of_stored(key: &[u8]) -> KeyHash {
         KeyHash(crate::value::hash_of(key))
     }
 

@@ -13,7 +13,8 @@ use super::remset::Remset;
 use super::slots::{Place, Slots};
 use crate::record::{Change, Lsn, Stamped, UnixMs};
 use crate::value::zset::ZSetTrees;
-use crate::value::{is_same, left};
+use crate::value::{is_same, left, scale};
+use smallvec::SmallVec;
 
 /// Slots that are drawn at random before a walk looks for one that is used.
 const DRAWS: usize = 32;
@@ -181,7 +182,7 @@ impl Segment {
             }
             Some(place) => {
                 let entry = self.entries.at_mut(place);
-                let before = counted(entry);
+                let (before, used) = (counted(entry), entry.used());
                 let needed = waiting.seeing(entry.lsn());
                 let applied = if needed != 0 {
                     let Ok((applied, version)) = entry.apply_and_keep(change, lsn, retired) else {
@@ -212,6 +213,7 @@ impl Segment {
                     effect.keys = -1;
                     self.shrink();
                 } else {
+                    entry.note_change(used, change);
                     let after = counted(entry);
                     effect.due = if after == (false, false) { None } else { entry.due() };
                     effect.expiring += i64::from(after.0);
@@ -369,6 +371,25 @@ impl Segment {
         }
         let start = random as usize % slots;
         (0..slots).find_map(|i| self.entries.get((start + i) % slots))
+    }
+
+    /// Entries in a row, from one drawn by `random` on, of which `is` says so: `most` of them, or as many as
+    /// there are. The hashes of their keys alone say which entries stand side by side.
+    pub(crate) fn sample_row(&self, random: u64, most: usize, is: impl Fn(&Entry) -> bool) -> Vec<&Entry> {
+        let (mut row, slots) = (Vec::new(), self.entries.slots());
+        let start = scale(random, slots);
+        let mut entries = (start..slots).chain(0..start).filter_map(|slot| self.entries.get(slot));
+        while row.len() < most {
+            // Looks at entries that lie anywhere do not wait for each other.
+            let next: SmallVec<[&Entry; 16]> = entries.by_ref().take(16.min(most)).collect();
+            if next.is_empty() {
+                break;
+            }
+            touch_all(next.iter().copied());
+            row.extend(next.into_iter().filter(|entry| is(entry)));
+        }
+        row.truncate(most);
+        row
     }
 
     /// Checks the invariants; for tests and debug builds.

@@ -34,6 +34,7 @@ pub(crate) mod timed;
 #[cfg(test)]
 mod timed_models;
 pub(crate) mod tree;
+pub mod usage;
 pub mod zset;
 
 pub use hash::HashRef;

@@ -2,11 +2,16 @@
 //! them. A `Box<[u8]>` would take 16 bytes in each slot of the table, used or not.
 //!
 //! ```text
-//!   Thin    ──> [number of bytes 4][bytes]
+//!   Thin    ──> [head 4][bytes]
 //!   Either  ──> the same, or a box: then the lowest bit of the pointer is set
+//!   head        number of bytes, 15 bits   use of the key, 16 bits   0
+//!               number of bytes, 31 bits                             1
 //! ```
 //!
-//! The allocation is as long as it has to be: no room is kept for more.
+//! The allocation is as long as it has to be: no room is kept for more. A note of the use of a key
+//! (`usage.rs`) stands where a number of bytes leaves room: all that have less than 32 KiB have one. Threads
+//! that only read the bytes may change the note, so the head is atomic. Its number of bytes changes only
+//! while nobody else has the bytes.
 
 #![expect(unsafe_code, reason = "an allocation behind a thin pointer")]
 
@@ -15,33 +20,51 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use super::usage::{self, Use};
 
 /// Bytes in front of the bytes.
-pub(crate) const HEAD_BYTES: usize = size_of::<u32>();
+pub(crate) const HEAD_BYTES: usize = size_of::<AtomicU32>();
+/// The bit of a head that says that the number of bytes takes all others.
+const IS_LONG: u32 = 1 << 31;
+/// Where the use stands in a head that has one.
+const USE_AT: u32 = 15;
+/// The bits of the number of bytes in such a head.
+const SHORT: u32 = (1 << USE_AT) - 1;
 /// The bit of an [`Either`]'s pointer that says that it is a box.
 const IS_BOX: usize = 1;
 
 /// The head of all that have no bytes, and so no allocation.
-static NO_BYTES: u32 = 0;
+static NO_BYTES: AtomicU32 = AtomicU32::new(0);
 
 /// Bytes on the heap.
 ///
 /// Invariant: the pointer is to [`NO_BYTES`], or to an allocation of `layout(n)` that nobody else owns, which
-/// begins with the number `n` > 0 and has `n` bytes behind it.
+/// begins with a head of `n` > 0 bytes and has `n` bytes behind it.
 #[repr(transparent)]
-pub(crate) struct Thin(NonNull<u32>);
+pub(crate) struct Thin(NonNull<AtomicU32>);
 
 // SAFETY: it owns its bytes as a box does; `NO_BYTES` is never written to.
 unsafe impl Send for Thin {}
-// SAFETY: as above; a shared reference only reads.
+// SAFETY: as above; through a shared reference bytes are only read, and the head is atomic.
 unsafe impl Sync for Thin {}
 
 fn layout(len: usize) -> Layout {
-    Layout::from_size_align(HEAD_BYTES + len, align_of::<u32>()).expect("lengths fit an allocation")
+    Layout::from_size_align(HEAD_BYTES + len, align_of::<AtomicU32>()).expect("lengths fit an allocation")
 }
 
-fn head_of(len: usize) -> u32 {
-    u32::try_from(len).expect("a key and its small value fit 4 GiB")
+fn head_of(len: usize, used: Use) -> AtomicU32 {
+    let number = u32::try_from(len).ok().filter(|number| number & IS_LONG == 0);
+    let number = number.expect("a key and its small value fit 2 GiB");
+    let rest = if number <= SHORT { u32::from(used.0) << USE_AT } else { IS_LONG };
+    AtomicU32::new(number | rest)
+}
+
+/// How many bytes stand behind a head.
+#[inline]
+fn len_of(head: u32) -> usize {
+    (head & if head & IS_LONG == 0 { SHORT } else { !IS_LONG }) as usize
 }
 
 impl Thin {
@@ -52,9 +75,9 @@ impl Thin {
         if len == 0 {
             return Thin::default();
         }
-        let (head, layout) = (head_of(len), layout(len));
+        let (head, layout) = (head_of(len, usage::of_new()), layout(len));
         // SAFETY: the layout is not of 0 bytes.
-        let Some(start) = NonNull::new(unsafe { alloc(layout) }.cast::<u32>()) else {
+        let Some(start) = NonNull::new(unsafe { alloc(layout) }.cast::<AtomicU32>()) else {
             handle_alloc_error(layout)
         };
         // SAFETY: the allocation has room for the head, and is aligned for it.
@@ -70,6 +93,35 @@ impl Thin {
         Thin(start)
     }
 
+    #[inline]
+    fn head(&self) -> &AtomicU32 {
+        // SAFETY: the invariant: there is a head, and it lives as long as this is borrowed.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The note of the use of a key that begins the bytes; `None`: there are too many to have one.
+    #[inline]
+    pub(crate) fn used(&self) -> Option<Use> {
+        let head = self.head().load(Relaxed);
+        (head & IS_LONG == 0).then_some(Use((head >> USE_AT) as u16))
+    }
+
+    /// Makes another note of the one that is there, if there is room for one. Another thread may do so at
+    /// the same time: then one of the two is lost.
+    #[inline]
+    pub(crate) fn note_use(&self, next: impl FnOnce(Use) -> Use) {
+        let head = self.head().load(Relaxed);
+        if head & IS_LONG != 0 || head & SHORT == 0 {
+            return;
+        }
+        let used = Use((head >> USE_AT) as u16);
+        let new = next(used);
+        if new != used {
+            // Nobody changes the number of bytes meanwhile: that takes an exclusive reference.
+            self.head().store(head & SHORT | u32::from(new.0) << USE_AT, Relaxed);
+        }
+    }
+
     /// Makes it so long: bytes at the end are cut off, or zeros are added.
     pub(crate) fn resize(&mut self, len: usize) {
         let old = self.len();
@@ -77,10 +129,11 @@ impl Thin {
             *self = Thin::of(&[&vec![0; len]]);
             return;
         }
-        let (head, new) = (head_of(len), layout(len));
+        let used = self.used().unwrap_or_else(usage::of_new);
+        let (head, new) = (head_of(len, used), layout(len));
         // SAFETY: the allocation is of this layout, as there are bytes, and the new size is not 0.
         let moved = unsafe { realloc(self.0.cast().as_ptr(), layout(old), new.size()) };
-        let Some(start) = NonNull::new(moved.cast::<u32>()) else { handle_alloc_error(new) };
+        let Some(start) = NonNull::new(moved.cast::<AtomicU32>()) else { handle_alloc_error(new) };
         self.0 = start;
         // SAFETY: the allocation has room for the head, and is aligned for it.
         unsafe { start.write(head) };
@@ -96,17 +149,19 @@ impl Deref for Thin {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the invariant: a number, and as many initialized bytes behind it, which live and are not
-        // changed as long as this is borrowed.
-        unsafe { NonNull::slice_from_raw_parts(self.0.add(1).cast(), self.0.read() as usize).as_ref() }
+        let len = len_of(self.head().load(Relaxed));
+        // SAFETY: the invariant: a head, and as many initialized bytes behind it as it says, which live and
+        // are not changed as long as this is borrowed.
+        unsafe { NonNull::slice_from_raw_parts(self.0.add(1).cast(), len).as_ref() }
     }
 }
 
 impl DerefMut for Thin {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
+        let len = len_of(self.head().load(Relaxed));
         // SAFETY: as in `deref`; nobody else owns them, and where there is no allocation, there are no bytes.
-        unsafe { NonNull::slice_from_raw_parts(self.0.add(1).cast(), self.0.read() as usize).as_mut() }
+        unsafe { NonNull::slice_from_raw_parts(self.0.add(1).cast(), len).as_mut() }
     }
 }
 
@@ -119,7 +174,11 @@ impl Default for Thin {
 
 impl Clone for Thin {
     fn clone(&self) -> Thin {
-        Thin::of(&[self])
+        let copy = Thin::of(&[self]);
+        if let Some(used) = self.used() {
+            copy.note_use(|_| used);
+        }
+        copy
     }
 }
 
@@ -254,6 +313,26 @@ mod tests {
     }
 
     #[test]
+    fn a_note_of_use_stays_where_there_is_room_for_it() {
+        assert_eq!(Thin::default().used(), Some(Use(0)));
+        Thin::default().note_use(|_| Use(7));
+        assert_eq!(Thin::default().used(), Some(Use(0)), "nothing is written to what all share");
+        let mut thin = Thin::of(&[b"bytes"]);
+        for note in [0, 1, u16::MAX] {
+            thin.note_use(|_| Use(note));
+            assert_eq!((thin.used(), thin.clone().used()), (Some(Use(note)), Some(Use(note))));
+            assert_eq!(*thin, *b"bytes");
+        }
+        thin.resize(SHORT as usize);
+        assert_eq!((thin.len(), thin.used()), (SHORT as usize, Some(Use(u16::MAX))));
+        thin.resize(SHORT as usize + 1);
+        thin.note_use(|_| Use(7));
+        assert_eq!((thin.len(), thin.used()), (SHORT as usize + 1, None));
+        thin.resize(3);
+        assert!(*thin == *b"byt" && thin.used().is_some());
+    }
+
+    #[test]
     fn either_owns_one_of_the_two() {
         let counted = Arc::new(7u64);
         let mut either = Either::large(Box::new(counted.clone()));
@@ -275,7 +354,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_thin_that_is_resized_keeps_its_front_and_has_zeros_behind_it(
-            start in vec(any::<u8>(), 0..100), lens in vec(0..5000usize, 0..8)
+            start in vec(any::<u8>(), 0..100), lens in vec(0..36_000usize, 0..8)
         ) {
             let (mut thin, mut model) = (Thin::of(&[&start]), start);
             for len in lens {

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 mod renewed;
 mod timed;
+mod used;
 
 pub(crate) use renewed::ElementCursor;
 pub(crate) use timed::Over;

@@ -29,7 +29,7 @@ const ENGINE: &[&[&str]] = &[
     &["checkpoint"],
     &["store"],
     &["session"],
-    &["early", "renewal", "compactor", "indexer", "expirer"],
+    &["early", "renewal", "compactor", "indexer", "expirer", "evictor"],
     &["backup", "scrub", "recovery", "repair"],
     &["engine"],
 ];

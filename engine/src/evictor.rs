@@ -1,0 +1,236 @@
+//! Evicts keys: deletes those that are used least, while more memory is in use than the limit allows.
+//!
+//! ```text
+//!   one key to evict:   draw a database by its keys ─ draw a segment ─ look at some entries in a row
+//!                         └─> the best of them, and of the looks before: the pool
+//!                       take the best of the pool ─ latch its key ─ is it there, and as unused as it was?
+//!                         └─> delete it: a record of the log as any other
+//! ```
+//!
+//! Which segment a key is in, and where it stands there, follows from its hash alone, and tells nothing of
+//! its use. So the entries of one segment are as good a sample as the same number from all of them, and cost
+//! one latch and one walk (`docs/design/0045-memory-limit.md`).
+//!
+//! A worker that is about to write makes room for what it has written before; a thread of its own does the
+//! rest, in short steps. Neither waits for a latch that somebody has for long.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::log::Group;
+use crate::record::{Batch, Change, UnixMs, Write};
+use crate::session::{Access, Session};
+use crate::store::{Candidate, CommitError, Databases, EvictionOptions, Pool, Store, Victims};
+use crate::table::{Entry, KeyHash, KeyRef};
+use crate::value::scale;
+use crate::value::usage;
+
+/// The longest wait for a latch.
+const LATCH_WAIT: Duration = Duration::from_micros(200);
+/// The longest wait for the gate.
+const GATE_WAIT: Duration = Duration::from_millis(10);
+/// How long the thread that evicts does so before it looks again what is in use, and lets others go first.
+const STEP: Duration = Duration::from_micros(500);
+/// Looks for a candidate that may find none before nothing is said to be there.
+const LOOKS_MAX: usize = 64;
+/// Candidates in a row that may turn out to be gone, used or latched before it is given up for now.
+const MISSES_MAX: usize = 64;
+/// Bytes of a slot of the table, about, which a key takes beside its entry.
+const SLOT_BYTES: usize = 6;
+
+/// What became of an attempt to make room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Room {
+    /// As much was given back as was asked for.
+    #[default]
+    Enough,
+    /// The time was over before, or the log or a latch was in the way: there may be more to evict.
+    Unfinished,
+    /// There is nothing more that may be evicted.
+    Nothing,
+}
+
+/// What was evicted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evicted {
+    /// Whether that was enough.
+    pub room: Room,
+    /// Keys.
+    pub keys: u64,
+    /// Bytes that they took, about.
+    pub bytes: u64,
+    /// Those of them that another thread frees, as they are large values.
+    pub bytes_behind: u64,
+}
+
+/// Evicts keys until about so many bytes are given back, or the time is over; one in any case, if there is
+/// one.
+///
+/// REQUIRES: the caller holds no latch.
+pub(crate) fn evict(
+    store: &Store,
+    session: &Session<'_>,
+    wanted: u64,
+    time: Duration,
+    group: &mut Group,
+) -> Evicted {
+    let mut evicted = Evicted::default();
+    let options = store.eviction().options();
+    if options.victims == Victims::None {
+        evicted.room = Room::Nothing;
+        return evicted;
+    }
+    if store.eviction().is_behind() {
+        evicted.room = Room::Unfinished;
+        return evicted;
+    }
+    let began = store.clock().monotonic();
+    let mut pool = store.eviction().take_pool();
+    let mut misses = 0;
+    while evicted.bytes < wanted {
+        let Some(candidate) = next(session.databases(), options, &mut pool) else {
+            evicted.room = Room::Nothing;
+            break;
+        };
+        match delete(store, session, options, &candidate, group) {
+            Ok(Some(deleted)) => {
+                misses = 0;
+                evicted.keys += u64::from(deleted.is_evicted);
+                evicted.bytes += deleted.bytes;
+                evicted.bytes_behind += if deleted.is_large { deleted.bytes } else { 0 };
+            }
+            Ok(None) => misses += 1,
+            Err(_) => misses = MISSES_MAX,
+        }
+        if misses == MISSES_MAX || store.clock().monotonic().saturating_sub(began) >= time {
+            let is_enough = evicted.bytes >= wanted;
+            evicted.room = if is_enough { Room::Enough } else { Room::Unfinished };
+            break;
+        }
+    }
+    store.eviction().keep_pool(pool);
+    evicted
+}
+
+/// One step of the thread that evicts. Returns whether there is more to do now.
+pub(crate) fn turn(store: &Store, group: &mut Group) -> bool {
+    let Some(listener) = store.eviction().listener() else { return false };
+    let excess = listener.excess_bytes();
+    if excess == 0 || store.eviction().options().victims == Victims::None {
+        return false;
+    }
+    if store.pending_frees() > 0 {
+        // Memory that is being given back already looks as if it were in use.
+        return true;
+    }
+    let Some(databases) = store.background_within(GATE_WAIT) else { return true };
+    let session = Session::new(store, databases, true);
+    evict(store, &session, excess, STEP, group).room == Room::Unfinished
+}
+
+/// The next key to evict; `None` if there is none.
+fn next(databases: &Databases, options: EvictionOptions, pool: &mut Pool) -> Option<Candidate> {
+    let tables = databases.tables.iter().enumerate();
+    let there = tables.map(|(db, table)| {
+        let keys = if options.only_expiring { table.expiring() } else { table.len() };
+        (db, keys)
+    });
+    let there: SmallVec<[(usize, usize); 4]> = there.filter(|(_, keys)| *keys > 0).collect();
+    for _ in 0..LOOKS_MAX {
+        let (db, index) = draw(databases, options, &there)?;
+        look(databases, options, (db, index), pool);
+        if let Some(best) = pool.take_best() {
+            return Some(best);
+        }
+    }
+    // Nearly all segments are empty.
+    let segments = |db: usize| (0..databases.tables[db].segments()).map(move |index| (db, index));
+    let mut all = there.iter().flat_map(|(db, _)| segments(*db));
+    all.find_map(|place| {
+        look(databases, options, place, pool);
+        pool.take_best()
+    })
+}
+
+/// Draws a segment of one of the databases, which have so many keys that may be evicted; `None` if there are
+/// none.
+fn draw(databases: &Databases, options: EvictionOptions, there: &[(usize, usize)]) -> Option<(usize, usize)> {
+    let mut drawn = scale(usage::random(), there.iter().map(|(_, keys)| keys).sum());
+    let (db, _) = there.iter().find(|(_, keys)| {
+        let is_here = drawn < *keys;
+        drawn = drawn.saturating_sub(*keys);
+        is_here
+    })?;
+    let table = &databases.tables[*db];
+    let first = scale(usage::random(), table.segments());
+    let next = |from| table.next_due(from, UnixMs::MAX);
+    let index = if options.only_expiring { next(first).or_else(|| next(0)) } else { Some(first) };
+    index.map(|index| (*db, index))
+}
+
+/// Looks at some keys of a segment, and offers them to the pool.
+fn look(databases: &Databases, options: EvictionOptions, (db, index): (usize, usize), pool: &mut Pool) {
+    let Some(segment) = databases.tables[db].read_within(index, Some(LATCH_WAIT)) else { return };
+    let samples = if options.victims == Victims::Random { 1 } else { options.samples };
+    let is = |entry: &Entry| !options.only_expiring || entry.expiry().is_some();
+    for entry in segment.sample_row(usage::random(), samples, is) {
+        let score = score(options.victims, entry);
+        if pool.admits(score) {
+            let (hash, key) = (KeyHash::of_stored(entry.key()), entry.key().into());
+            pool.offer(Candidate { score, db: db as u8, hash, key });
+        }
+    }
+}
+
+/// How much sooner than others a key is evicted.
+fn score(victims: Victims, entry: &Entry) -> u64 {
+    match victims {
+        Victims::None | Victims::Random => 0,
+        // A key that is too long to have a note counts as one that is used.
+        Victims::Idle => entry.used().map_or(0, |used| used.idle_s()),
+        Victims::Rare => entry.used().map_or(0, |used| u64::from(u8::MAX - used.frequency())),
+        Victims::Soonest => u64::MAX - entry.expiry().unwrap_or(UnixMs::MAX),
+    }
+}
+
+/// A key that is gone now.
+struct Deleted {
+    /// Not as its time was over.
+    is_evicted: bool,
+    /// Another thread frees it.
+    is_large: bool,
+    /// What it took, about.
+    bytes: u64,
+}
+
+/// Deletes a candidate; `None` if its key is gone, or was used since, or somebody has it for long.
+fn delete(
+    store: &Store,
+    session: &Session<'_>,
+    options: EvictionOptions,
+    candidate: &Candidate,
+    group: &mut Group,
+) -> Result<Option<Deleted>, CommitError> {
+    let Candidate { score: told, db, hash, .. } = candidate;
+    let key: &[u8] = &candidate.key;
+    let keys = [KeyRef { db: *db, hash: *hash, key }];
+    let latched = session.latch_within(&keys, Access::Write, store.now(), Some(LATCH_WAIT));
+    let Some(mut latched) = latched else { return Ok(None) };
+    if latched.expire(&keys, group)? > 0 {
+        latched.release();
+        return Ok(Some(Deleted { is_evicted: false, is_large: false, bytes: 0 }));
+    }
+    let Some(entry) = latched.find(keys[0]) else { return Ok(None) };
+    let is_allowed = !options.only_expiring || entry.expiry().is_some();
+    if !is_allowed || score(options.victims, entry) < *told {
+        return Ok(None);
+    }
+    let bytes = (entry.bytes_about() + SLOT_BYTES) as u64;
+    let deleted = Deleted { is_evicted: true, is_large: entry.is_large(), bytes };
+    let write = Write::Key { db: *db, key: key.into(), change: Change::Delete };
+    let lsn = latched.commit(&Batch::from_iter([write]), group)?;
+    store.eviction().note_evicted(*db, key, lsn);
+    latched.release();
+    Ok(Some(deleted))
+}

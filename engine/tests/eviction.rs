@@ -1,0 +1,300 @@
+//! Which keys are evicted: the hit ratio beside that of an exact policy, and the rules of each policy.
+//!
+//! The notes of use are those of the process, so the tests take turns.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tarn_engine::io::{Clock, ManualClock, seed_count, seeds};
+use tarn_engine::record::{Batch, Change, UnixMs, Write};
+use tarn_engine::session::Access;
+use tarn_engine::value::ValueRef;
+use tarn_engine::value::usage::{Tracked, track};
+use tarn_engine::{Background, Engine, Evicted, EvictionOptions, Group, KeyRef, Room, Victims, ViewOptions};
+
+/// Held by the one test that runs.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Longer than any test waits.
+const LONG: Duration = Duration::from_secs(3600);
+
+struct Store {
+    engine: Arc<Engine>,
+    clock: Arc<ManualClock>,
+    group: Group,
+    _background: Background,
+    _turn: MutexGuard<'static, ()>,
+}
+
+fn store(tracked: Tracked, options: EvictionOptions) -> Store {
+    let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let clock = Arc::new(ManualClock::new(1_000_000));
+    let (engine, background) = Engine::unlogged(2, 1, clock.clone());
+    engine.expiry().set_active(false);
+    engine.eviction().set_options(options);
+    // So few uses would leave nearly all counters alike with the default factor, 10.
+    track(tracked, 1, 0);
+    engine.note_time();
+    Store { engine, clock, group: Group::default(), _background: background, _turn: turn }
+}
+
+impl Store {
+    /// Lets time pass.
+    fn wait(&self, ms: u64) {
+        self.clock.advance(ms);
+        self.engine.note_time();
+    }
+
+    /// Looks at a key as a client does; whether it is there.
+    fn read(&self, key: &[u8]) -> bool {
+        let session = self.engine.enter(0);
+        let keys = [KeyRef::of(0, key)];
+        let latched = session.latch(&keys, Access::Read, self.clock.unix_ms());
+        latched.note_uses(true);
+        let is_there = latched.get(0, key).is_some();
+        latched.release();
+        is_there
+    }
+
+    fn put(&mut self, db: u8, key: &[u8], expiry: Option<UnixMs>) {
+        let session = self.engine.enter(0);
+        let keys = [KeyRef::of(db, key)];
+        let mut latched = session.latch(&keys, Access::Write, self.clock.unix_ms());
+        let change = Change::Put { value: b"value".into(), expiry };
+        let write = Write::Key { db, key: key.into(), change };
+        latched.commit(&Batch::from_iter([write]), &mut self.group).unwrap();
+        latched.release();
+    }
+
+    fn evict(&mut self, bytes: u64) -> Evicted {
+        let session = self.engine.enter(0);
+        self.engine.make_room(&session, bytes, LONG, &mut self.group)
+    }
+
+    fn keys(&self) -> usize {
+        self.engine.keyspace().iter().map(|(keys, _)| keys).sum()
+    }
+
+    /// The keys that are there of all that have numbers below this.
+    fn there(&self, numbers: u32) -> Vec<u32> {
+        let session = self.engine.enter(0);
+        let is_there = |number: &u32| {
+            let key = number.to_be_bytes();
+            let keys = [KeyRef::of(0, &key)];
+            let latched = session.latch(&keys, Access::Read, self.clock.unix_ms());
+            latched.get(0, &key).is_some()
+        };
+        (0..numbers).filter(is_there).collect()
+    }
+}
+
+fn options(victims: Victims, only_expiring: bool, samples: usize) -> EvictionOptions {
+    EvictionOptions { victims, only_expiring, samples }
+}
+
+/// Numbers with the frequencies of Zipf's law.
+struct Zipf(Vec<f64>);
+
+impl Zipf {
+    fn new(numbers: u32, theta: f64) -> Zipf {
+        let mut sum = 0.0;
+        let sums = (1..=numbers).map(|rank| {
+            sum += f64::from(rank).powf(-theta);
+            sum
+        });
+        Zipf(sums.collect())
+    }
+
+    fn draw(&self, rng: &mut SmallRng) -> u32 {
+        let at = rng.random::<f64>() * self.0.last().unwrap();
+        // The most frequent numbers do not stand side by side.
+        (self.0.partition_point(|sum| *sum < at) as u32).wrapping_mul(0x9E37_79B1)
+    }
+}
+
+/// A cache that evicts exactly the key of the least rank: when it was used last, or how often in all.
+struct Exact {
+    capacity: usize,
+    counts_uses: bool,
+    clock: u64,
+    uses: HashMap<u32, u64>,
+    ranks: HashMap<u32, (u64, u64)>,
+    order: BTreeSet<((u64, u64), u32)>,
+}
+
+impl Exact {
+    fn new(capacity: usize, counts_uses: bool) -> Exact {
+        let (uses, ranks, order) = Default::default();
+        Exact { capacity, counts_uses, clock: 0, uses, ranks, order }
+    }
+
+    /// Whether the number is there; then, or else, it is put in.
+    fn hits(&mut self, number: u32) -> bool {
+        self.clock += 1;
+        let uses = self.uses.entry(number).or_default();
+        *uses += 1;
+        let rank = (if self.counts_uses { *uses } else { 0 }, self.clock);
+        let old = self.ranks.insert(number, rank);
+        if let Some(old) = old {
+            self.order.remove(&(old, number));
+        } else if self.ranks.len() > self.capacity {
+            let (_, least) = self.order.pop_first().unwrap();
+            self.ranks.remove(&least);
+        }
+        self.order.insert((rank, number));
+        old.is_some()
+    }
+}
+
+/// The hit ratios of a store and of the exact cache on one trace: reads, a tenth of the keys in the cache.
+fn hit_ratios(seed: u64, tracked: Tracked, options: EvictionOptions) -> (f64, f64) {
+    const NUMBERS: u32 = 10_000;
+    const CAPACITY: usize = 1_000;
+    const WARM: usize = 30_000;
+    const COUNTED: usize = 60_000;
+    let mut store = store(tracked, options);
+    let (zipf, mut rng) = (Zipf::new(NUMBERS, 0.99), SmallRng::seed_from_u64(seed));
+    let mut exact = Exact::new(CAPACITY, tracked == Tracked::Frequency);
+    let (mut hits, mut exact_hits) = (0, 0);
+    for request in 0..WARM + COUNTED {
+        // The clock of uses counts seconds: a key lives for many of them here, as in a cache of usual size.
+        store.wait(100);
+        let number = zipf.draw(&mut rng);
+        let key = number.to_be_bytes();
+        let is_there = store.read(&key);
+        if !is_there {
+            if store.keys() == CAPACITY {
+                assert_eq!(store.evict(1).keys, 1);
+            }
+            store.put(0, &key, None);
+        }
+        let is_in_exact = exact.hits(number);
+        if request >= WARM {
+            hits += usize::from(is_there);
+            exact_hits += usize::from(is_in_exact);
+        }
+    }
+    (hits as f64 / COUNTED as f64, exact_hits as f64 / COUNTED as f64)
+}
+
+#[test]
+fn the_hit_ratio_is_near_that_of_an_exact_policy() {
+    for seed in seeds(seed_count(1)) {
+        let (random, lru) = hit_ratios(seed, Tracked::Access, options(Victims::Random, false, 5));
+        let (five, _) = hit_ratios(seed, Tracked::Access, options(Victims::Idle, false, 5));
+        let (ten, _) = hit_ratios(seed, Tracked::Access, options(Victims::Idle, false, 10));
+        let (counted, lfu) = hit_ratios(seed, Tracked::Frequency, options(Victims::Rare, false, 5));
+        let told = format!(
+            "seed {seed}: random {random:.4}, lru of 5 {five:.4}, of 10 {ten:.4}, exact {lru:.4}; lfu \
+             {counted:.4}, exact {lfu:.4}"
+        );
+        println!("{told}");
+        assert!(five > lru - 0.02 && ten > lru - 0.015 && ten < lru + 0.02, "{told}");
+        assert!(five > random + 0.005, "{told}");
+        assert!(counted > lfu - 0.06 && counted > random, "{told}");
+    }
+}
+
+#[test]
+fn keys_that_were_used_stay() {
+    let mut store = store(Tracked::Access, options(Victims::Idle, false, 10));
+    (0..1000u32).for_each(|number| store.put(0, &number.to_be_bytes(), None));
+    store.wait(60_000);
+    (0..500u32).for_each(|number| assert!(store.read(&number.to_be_bytes())));
+    while store.keys() > 500 {
+        assert_eq!(store.evict(1).keys, 1);
+    }
+    let there = store.there(1000);
+    let used = there.iter().filter(|number| **number < 500).count();
+    assert!(used > 490, "{used} of the 500 that were used are left");
+    assert_eq!(store.engine.eviction().evicted_keys(), 500);
+}
+
+#[test]
+fn reads_do_not_count_where_changes_are_noted() {
+    let mut store = store(Tracked::Change, options(Victims::Idle, false, 10));
+    (0..200u32).for_each(|number| store.put(0, &number.to_be_bytes(), None));
+    store.wait(60_000);
+    (0..100u32).for_each(|number| store.put(0, &number.to_be_bytes(), None));
+    store.wait(60_000);
+    (100..200u32).for_each(|number| assert!(store.read(&number.to_be_bytes())));
+    while store.keys() > 100 {
+        assert_eq!(store.evict(1).keys, 1);
+    }
+    let left = store.there(200);
+    let changed = left.iter().filter(|number| **number < 100).count();
+    assert!(changed > 95, "{changed} of the 100 that were changed are left");
+}
+
+#[test]
+fn only_keys_with_an_expiry_go_and_the_first_due_of_them_first() {
+    let mut store = store(Tracked::Access, options(Victims::Soonest, true, 200));
+    let now = store.clock.unix_ms();
+    for number in 0..200u32 {
+        let expiry = (number % 2 == 0).then(|| now + 1_000_000 - u64::from(number));
+        store.put(0, &number.to_be_bytes(), expiry);
+    }
+    assert_eq!(store.evict(1).keys, 1);
+    assert!(!store.there(200).contains(&198), "the one that expires first is gone");
+    let all = store.evict(u64::MAX);
+    assert_eq!((all.room, all.keys), (Room::Nothing, 99));
+    assert_eq!(store.there(200), (0..200).filter(|number| number % 2 == 1).collect::<Vec<_>>());
+}
+
+#[test]
+fn keys_of_all_databases_go_and_of_an_empty_store_nothing() {
+    let mut store = store(Tracked::Access, options(Victims::Random, false, 5));
+    for number in 0..50u32 {
+        store.put(0, &number.to_be_bytes(), None);
+        store.put(1, &number.to_be_bytes(), None);
+    }
+    let all = store.evict(u64::MAX);
+    assert_eq!((all.room, all.keys, store.keys()), (Room::Nothing, 100, 0));
+    assert_eq!(store.evict(1), Evicted { room: Room::Nothing, ..Evicted::default() });
+    store.engine.eviction().set_options(options(Victims::None, false, 5));
+    store.put(0, b"key", None);
+    assert_eq!((store.evict(1).room, store.keys()), (Room::Nothing, 1));
+}
+
+#[test]
+fn no_more_is_evicted_than_was_asked_for_and_what_is_large_is_told() {
+    let mut store = store(Tracked::Access, options(Victims::Random, false, 5));
+    (0..1000u32).for_each(|number| store.put(0, &number.to_be_bytes(), None));
+    let one = store.evict(1).bytes;
+    let ten = store.evict(10 * one);
+    assert_eq!((ten.room, ten.keys, ten.bytes_behind), (Room::Enough, 10, 0));
+    // With no time at all, there is progress all the same.
+    let session = store.engine.enter(0);
+    let some = store.engine.make_room(&session, u64::MAX, Duration::ZERO, &mut store.group);
+    assert_eq!((some.room, some.keys), (Room::Unfinished, 1));
+}
+
+#[test]
+fn an_expired_key_is_no_evicted_one() {
+    let mut store = store(Tracked::Access, options(Victims::Soonest, true, 5));
+    store.put(0, b"key", Some(store.clock.unix_ms() + 10));
+    store.wait(11);
+    let evicted = store.evict(1);
+    assert_eq!((evicted.keys, store.keys(), store.engine.eviction().evicted_keys()), (0, 0, 0));
+    assert_eq!(store.engine.expiry().expired_keys(), 1);
+}
+
+#[test]
+fn a_view_goes_on_to_see_what_was_evicted() {
+    let mut store = store(Tracked::Access, options(Victims::Idle, false, 5));
+    (0..300u32).for_each(|number| store.put(0, &number.to_be_bytes(), None));
+    let view = store.engine.open_view(ViewOptions::once("test")).unwrap();
+    assert_eq!(store.evict(u64::MAX).keys, 300);
+    let mut seen = 0;
+    view.for_each(|_, entry| {
+        assert!(matches!(entry.value(), ValueRef::String(_)));
+        seen += 1;
+    })
+    .unwrap();
+    assert_eq!((seen, store.keys()), (300, 0));
+}
