@@ -27,9 +27,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long the evictor rests where nothing is to be evicted.
+/// The rest of the evictor where nothing is to be evicted.
 const EVICTOR_IDLE: Duration = Duration::from_millis(100);
-/// How long it rests between two steps: others have the processor first.
+/// Its rest between two steps: others have the processor first.
 const EVICTOR_REST: Duration = Duration::from_micros(100);
 
 /// The engine. Threads enter by [`Engine::enter`] with a number of their own.
@@ -324,7 +324,7 @@ impl Engine {
         self.store.expiry()
     }
 
-    /// How keys are evicted, and how many were.
+    /// The settings and the counter of eviction.
     pub fn eviction(&self) -> &Eviction {
         self.store.eviction()
     }

@@ -7,8 +7,8 @@
 //!                         └─> delete it: a record of the log as any other
 //! ```
 //!
-//! Which segment a key is in, and where it stands there, follows from its hash alone, and tells nothing of
-//! its use. So the entries of one segment are as good a sample as the same number from all of them, and cost
+//! The segment that a key is in, and its place there, follow from its hash alone, and tell nothing of its
+//! use. So the entries of one segment are as good a sample as the same number from all of them, and cost
 //! one latch and one walk (`docs/design/0045-memory-limit.md`).
 //!
 //! A worker that is about to write makes room for what it has written before; a thread of its own does the
@@ -30,7 +30,7 @@ use crate::value::usage;
 const LATCH_WAIT: Duration = Duration::from_micros(200);
 /// The longest wait for the gate.
 const GATE_WAIT: Duration = Duration::from_millis(10);
-/// How long the thread that evicts does so before it looks again what is in use, and lets others go first.
+/// The time after which the thread that evicts looks again what is in use, and lets others go first.
 const STEP: Duration = Duration::from_micros(500);
 /// Looks for a candidate that may find none before nothing is said to be there.
 const LOOKS_MAX: usize = 64;
@@ -39,7 +39,7 @@ const MISSES_MAX: usize = 64;
 /// Bytes of a slot of the table, about, which a key takes beside its entry.
 const SLOT_BYTES: usize = 6;
 
-/// What became of an attempt to make room.
+/// The outcome of an attempt to make room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Room {
     /// As much was given back as was asked for.
@@ -51,7 +51,7 @@ pub enum Room {
     Nothing,
 }
 
-/// What was evicted.
+/// The keys that were evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evicted {
     /// Whether that was enough.
@@ -183,7 +183,7 @@ fn look(databases: &Databases, options: EvictionOptions, (db, index): (usize, us
     }
 }
 
-/// How much sooner than others a key is evicted.
+/// The score of a key: the greater, the sooner it is evicted.
 fn score(victims: Victims, entry: &Entry) -> u64 {
     match victims {
         Victims::None | Victims::Random => 0,
@@ -200,7 +200,7 @@ struct Deleted {
     is_evicted: bool,
     /// Another thread frees it.
     is_large: bool,
-    /// What it took, about.
+    /// The memory that it took, about.
     bytes: u64,
 }
 

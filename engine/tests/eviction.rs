@@ -1,4 +1,4 @@
-//! Which keys are evicted: the hit ratio beside that of an exact policy, and the rules of each policy.
+//! The keys that are evicted: the hit ratio beside that of an exact policy, and the rules of each policy.
 //!
 //! The notes of use are those of the process, so the tests take turns.
 

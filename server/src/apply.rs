@@ -5,9 +5,11 @@ use std::time::Duration;
 use tarn_engine::compactor::CompactionOptions;
 use tarn_engine::value::EncodingLimits;
 use tarn_engine::value::limits::set_current;
+use tarn_engine::value::usage::{self, Tracked};
 use tarn_engine::view::ViewLimits;
+use tarn_engine::{EvictionOptions, Victims};
 
-use crate::config::{Config, LogCompaction};
+use crate::config::{Config, LogCompaction, MaxmemoryPolicy};
 use crate::execute::services::Services;
 use crate::net::listen::{ListenError, Service};
 use crate::observe::logging;
@@ -33,6 +35,10 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
     server.large_requests.set_len_max(new.commandlog_large_request_max_len);
     server.large_replies.set_len_max(new.commandlog_large_reply_max_len);
     set_encoding_limits(new);
+    server.memory_limit.set(new.maxmemory_bytes);
+    if has_other_uses(old, new) {
+        track_uses(new);
+    }
     if new.loglevel != old.loglevel {
         logging::set_level(new.loglevel);
     }
@@ -42,6 +48,7 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
             set_expiry_cycle(store, new.hz);
         }
         set_view_limits(store, new);
+        set_eviction(store, new);
         set_latency_target(store, new);
         set_compaction(store, new);
         server.scrubber.set_bytes_per_second(new.log_scrub_bytes_per_second as u64);
@@ -82,6 +89,8 @@ pub(crate) fn open_doors(server: &Services, store: Store) {
         log_switch::set_compression(&store, config.log_compression);
         set_expiry_cycle(&store, config.hz);
         set_view_limits(&store, config);
+        track_uses(config);
+        set_eviction(&store, config);
         set_latency_target(&store, config);
         set_compaction(&store, config);
         server.scrubber.set_bytes_per_second(config.log_scrub_bytes_per_second as u64);
@@ -100,6 +109,44 @@ fn set_view_limits(store: &Store, config: &Config) {
         retained_bytes: config.view_memory_limit_bytes,
         passing_bytes: config.analytics_max_memory_bytes,
         age: Duration::ZERO,
+    });
+}
+
+/// Whether something else is to be noted of uses of keys.
+fn has_other_uses(old: &Config, new: &Config) -> bool {
+    let uses = |config: &Config| {
+        let policy = config.maxmemory_policy;
+        (policy.is_lfu(), policy.is_lrm(), config.lfu_log_factor, config.lfu_decay_time_minutes)
+    };
+    uses(old) != uses(new)
+}
+
+/// Has of uses of keys noted what the policy needs; without one that does, when they were.
+pub(crate) fn track_uses(config: &Config) {
+    let tracked = match config.maxmemory_policy {
+        policy if policy.is_lfu() => Tracked::Frequency,
+        policy if policy.is_lrm() => Tracked::Change,
+        _ => Tracked::Access,
+    };
+    usage::track(tracked, config.lfu_log_factor, config.lfu_decay_time_minutes);
+}
+
+fn set_eviction(store: &Store, config: &Config) {
+    use MaxmemoryPolicy::{
+        AllKeysLfu, AllKeysLrm, AllKeysLru, AllKeysRandom, NoEviction, VolatileLfu, VolatileLrm, VolatileLru,
+        VolatileRandom, VolatileTtl,
+    };
+    let victims = match config.maxmemory_policy {
+        NoEviction => Victims::None,
+        AllKeysRandom | VolatileRandom => Victims::Random,
+        AllKeysLru | AllKeysLrm | VolatileLru | VolatileLrm => Victims::Idle,
+        AllKeysLfu | VolatileLfu => Victims::Rare,
+        VolatileTtl => Victims::Soonest,
+    };
+    store.engine.eviction().set_options(EvictionOptions {
+        victims,
+        only_expiring: config.maxmemory_policy.is_volatile(),
+        samples: config.maxmemory_samples,
     });
 }
 

@@ -72,6 +72,9 @@ pub enum CommandError {
          the error."
     )]
     CheckpointsFail,
+    /// More memory is in use than `maxmemory`, and no key can be evicted.
+    #[error("OOM command not allowed when used memory > 'maxmemory'.")]
+    OutOfMemory,
     /// The reply would not fit.
     #[error(
         "ERR the reply would be longer than the hard limit of 'client-output-buffer-limit normal' lets it \

@@ -20,6 +20,7 @@ use crate::net::clients::Clients;
 use crate::net::pause::Pause;
 use crate::observe::hotkeys::HotKeys;
 use crate::observe::keyspace::{Counts, Keyspace};
+use crate::observe::memory_limit::MemoryLimit;
 use crate::observe::process::Heap;
 use crate::observe::pulse::Pulse;
 use crate::observe::rates::Rates;
@@ -50,6 +51,8 @@ pub struct Shared {
     pub databases: usize,
     /// Counters.
     pub stats: Stats,
+    /// `maxmemory`, and how much is in use.
+    pub memory_limit: MemoryLimit,
     /// Rates per second.
     pub rates: Rates,
     /// Connected clients.
@@ -123,6 +126,7 @@ impl Shared {
             live: Live::of(&settings),
             databases,
             stats: Stats::new(workers, slots),
+            memory_limit: MemoryLimit::new(settings.maxmemory_bytes),
             rates: Rates::default(),
             clients: Clients::default(),
             attempts: Attempts::default(),
@@ -256,6 +260,19 @@ impl Shared {
     pub fn has_room(&self) -> bool {
         let Some(store) = self.store.get() else { return true };
         store.log.load().as_ref().is_none_or(|log| log.appender.has_room())
+    }
+
+    /// Bytes in use that eviction cannot give back, and does not count: records that the log has not written
+    /// yet, and old versions that views have still to read.
+    pub fn not_counted_bytes(&self) -> u64 {
+        let Some(store) = self.store.get() else { return 0 };
+        let log = store.log.load().as_ref().map_or(0, |log| log.appender.backlog_bytes());
+        log + store.engine.views().retained_bytes() as u64
+    }
+
+    /// Bytes in use beyond `maxmemory`, about; 0 without a limit.
+    pub fn memory_excess(&self) -> u64 {
+        self.memory_limit.excess(|| self.not_counted_bytes())
     }
 
     /// Whether a thread that is no worker may change keys for a client: writes are not paused, and the log

@@ -120,11 +120,11 @@ fn a_configuration_is_tested_without_touching_anything() {
         }
         assert!(!dir.exists());
     }
-    std::fs::write(path, "hz 10\nmaxmemory 1gb\n").unwrap();
+    std::fs::write(path, "hz 10\ntls-port 6380\n").unwrap();
     let output = tarn(&["--test-config", path]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("tarn.conf:2: in 'maxmemory 1gb'"), "{}", said(&output));
-    assert!(tarn(&["--test-config", path, "--maxmemory", "0"]).output().unwrap().status.success());
+    assert!(said(&output).contains("tarn.conf:2: in 'tls-port 6380'"), "{}", said(&output));
+    assert!(tarn(&["--test-config", path, "--tls-port", "0"]).output().unwrap().status.success());
 }
 
 #[test]

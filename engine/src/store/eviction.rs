@@ -32,10 +32,10 @@ impl Victims {
         [Victims::None, Victims::Random, Victims::Idle, Victims::Rare, Victims::Soonest];
 }
 
-/// How keys are evicted.
+/// The settings of eviction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EvictionOptions {
-    /// Which first.
+    /// The order.
     pub victims: Victims,
     /// Only keys with an expiry.
     pub only_expiring: bool,
@@ -152,7 +152,7 @@ impl Eviction {
         self.victims.store(victims as u8, Ordering::Relaxed);
     }
 
-    /// How keys are evicted.
+    /// The settings.
     pub fn options(&self) -> EvictionOptions {
         let victims = usize::from(self.victims.load(Ordering::Relaxed));
         EvictionOptions {

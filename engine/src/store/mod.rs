@@ -422,7 +422,7 @@ impl Store {
         &self.expiry
     }
 
-    /// How keys are evicted, and how many were.
+    /// The settings and the counter of eviction.
     pub fn eviction(&self) -> &Eviction {
         &self.eviction
     }

@@ -61,7 +61,7 @@ fn head_of(len: usize, used: Use) -> AtomicU32 {
     AtomicU32::new(number | rest)
 }
 
-/// How many bytes stand behind a head.
+/// The number of bytes behind a head.
 #[inline]
 fn len_of(head: u32) -> usize {
     (head & if head & IS_LONG == 0 { SHORT } else { !IS_LONG }) as usize

@@ -37,14 +37,14 @@ const TICKS_MAX: u32 = 64;
 /// An odd factor that spreads the bits of a number: 2^64 by the golden ratio.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// What is noted about the use of keys.
+/// The notes that are made about the use of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracked {
-    /// When it was read or written last.
+    /// The time when it was read or written last.
     Access,
-    /// When it was written last.
+    /// The time when it was written last.
     Change,
-    /// How often it was read or written.
+    /// The number of times that it was read or written.
     Frequency,
 }
 
@@ -98,7 +98,7 @@ pub fn track(tracked: Tracked, log_factor: u32, decay_minutes: u32) {
     renew();
 }
 
-/// What is noted.
+/// The notes that are made now.
 pub fn tracked() -> Tracked {
     Tracked::ALL[usize::from(TRACKED.load(Relaxed)) % Tracked::ALL.len()]
 }
@@ -162,7 +162,7 @@ impl Counting {
         Counting { tick_minutes, decay_minutes, tick: (seconds / 60 / u64::from(tick_minutes)) as u8 }
     }
 
-    /// How often a counter has to shrink that did so last at `tick`.
+    /// The times that a counter has to shrink which did so last at `tick`.
     fn periods(&self, tick: u8) -> u32 {
         let minutes = u32::from(self.tick.wrapping_sub(tick)).saturating_mul(self.tick_minutes);
         minutes.checked_div(self.decay_minutes).unwrap_or(0)
@@ -188,7 +188,7 @@ fn counted(used: Use, seconds: u64, random: u64) -> Use {
     Use(of_counter(counter.saturating_add(u8::from(grows)), counting.tick))
 }
 
-/// How many seconds a key has not been used.
+/// The seconds for which a key has not been used.
 fn idle_s(used: Use, seconds: u64) -> u64 {
     match u64::from(used.0) {
         fine if fine < FINE => (seconds % FINE + FINE - fine) % FINE,
@@ -228,7 +228,7 @@ pub(crate) fn settled(used: Use) -> Option<Use> {
 }
 
 impl Use {
-    /// How many seconds the key has not been used, where times are noted.
+    /// The seconds for which the key has not been used, where times are noted.
     pub fn idle_s(self) -> u64 {
         idle_s(self, SECONDS.load(Relaxed))
     }
@@ -253,8 +253,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Whoever goes over the notes each hour finds the time without use, to the second for some hours and
-        /// to a quarter of an hour for months.
+        /// A walk over the notes each hour keeps the time without use: to the second for some hours, and to
+        /// some quarters of an hour for months.
         #[test]
         fn a_time_without_use_is_told_for_months(
             begin in 0..1u64 << 32, hours in 0..4000u64, rest in 0..3600u64
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_without_use_does_not_begin_anew_after_years() {
+    fn a_time_without_use_does_not_begin_again_after_years() {
         let mut used = used_at(7);
         for hour in 1..=24 * 800 {
             used = settled_at(used, Tracked::Change, 7 + hour * 3600).unwrap_or(used);

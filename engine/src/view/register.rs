@@ -332,6 +332,11 @@ impl Views {
         }
     }
 
+    /// Bytes of the versions that are kept now.
+    pub fn retained_bytes(&self) -> usize {
+        self.retained().bytes
+    }
+
     /// The counts of versions kept now.
     fn retained(&self) -> Retained {
         let now = |counter: &AtomicI64| counter.load(Ordering::Relaxed).max(0) as usize;

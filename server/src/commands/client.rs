@@ -234,7 +234,8 @@ fn no_evict<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
 }
 
 fn no_touch<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    cx.client.handle.info.lock().no_touch = parse::on_off(args.at(2))?;
+    cx.client.no_touch = parse::on_off(args.at(2))?;
+    cx.client.handle.info.lock().no_touch = cx.client.no_touch;
     cx.reply.ok();
     Ok(())
 }

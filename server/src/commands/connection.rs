@@ -219,6 +219,7 @@ fn reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> 
         info.name.clear();
         (info.no_evict, info.no_touch) = (false, false);
     }
+    cx.client.no_touch = false;
     cx.client.handle.set_durability(None);
     set_protocol(cx, Protocol::Resp2);
     cx.reply.simple("RESET");

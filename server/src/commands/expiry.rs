@@ -12,7 +12,7 @@ use crate::execute::spec::{Flags, KeySpec};
 const UPDATED: &[KeySpec] = &[KeySpec::one(&["RW", "update"])];
 const READ: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const WRITES: Flags = Flags::WRITE.with(Flags::FAST);
-const READS: Flags = Flags::READONLY.with(Flags::FAST);
+const READS: Flags = Flags::READONLY.with(Flags::FAST).with(Flags::NO_TOUCH);
 
 /// The rows of this family.
 pub(super) const COMMANDS: &[Command] = &[

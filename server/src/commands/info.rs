@@ -192,7 +192,7 @@ fn memory(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("allocator_resident", heap.resident);
     report.bytes("total_system_memory", process::machine_bytes());
     scripts(report, cx);
-    report.bytes("maxmemory", 0);
+    report.bytes("maxmemory", cx.server.memory_limit.bytes());
     report.line("maxmemory_policy", setting(cx.server, "maxmemory-policy"));
     report.line("allocator_frag_ratio", format_args!("{:.2}", ratio(heap.active, heap.allocated)));
     report.line("allocator_frag_bytes", heap.active.saturating_sub(heap.allocated));
@@ -202,6 +202,7 @@ fn memory(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("rss_overhead_bytes", resident as i64 - heap.resident as i64);
     report.line("mem_fragmentation_ratio", format_args!("{:.2}", ratio(resident, heap.allocated)));
     report.line("mem_fragmentation_bytes", resident as i64 - heap.allocated as i64);
+    report.line("mem_not_counted_for_evict", cx.server.not_counted_bytes());
     report.line("mem_clients_normal", clients.bytes);
     report.line("mem_aof_buffer", backlog_bytes(cx.server));
     report.line("mem_allocator", allocator_name());
@@ -513,7 +514,11 @@ fn stats(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("expire_cycle_cpu_milliseconds", cx.keys.store().expiry().took().as_millis());
     report.line("expired_keys", cx.keys.store().expiry().expired_keys());
     report.line("expired_subkeys", cx.keys.store().expiry().expired_fields());
-    report.line("evicted_keys", 0);
+    report.line("evicted_keys", cx.keys.store().eviction().evicted_keys());
+    report.line("evicted_clients", cx.server.stats.evicted_clients.load(Ordering::Relaxed));
+    let [exceeded, exceeded_now] = cx.server.memory_limit.exceeded();
+    report.line("total_eviction_exceeded_time", exceeded.as_millis());
+    report.line("current_eviction_exceeded_time", exceeded_now.as_millis());
     report.line("keyspace_hits", hits);
     report.line("keyspace_misses", misses);
     let tracking = &cx.server.tracking;

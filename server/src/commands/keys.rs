@@ -18,6 +18,7 @@ const SAME_OBJECT: CommandError = CommandError::text("ERR source and destination
 const LOOKED_AT: &[KeySpec] = &[KeySpec::all(1, &["RO"])];
 const DELETED: &[KeySpec] = &[KeySpec::all(1, &["RM", "delete"])];
 const READS: Flags = Flags::READONLY.with(Flags::FAST);
+const LOOKS: Flags = READS.with(Flags::NO_TOUCH);
 const EACH: &str = "O(N) for N keys";
 
 /// The rows of this family.
@@ -33,13 +34,13 @@ pub(super) const COMMANDS: &[Command] = &[
     )
     .keys(DELETED)
     .complexity(EACH),
-    row("exists", -2, READS, "1.0.0", "Counts those of the keys that are there.", exists)
+    row("exists", -2, LOOKS, "1.0.0", "Counts those of the keys that are there.", exists)
         .keys(LOOKED_AT)
         .complexity(EACH),
     row("touch", -2, READS, "3.2.1", "Counts those of the keys that are there, as a use of them.", exists)
         .keys(LOOKED_AT)
         .complexity(EACH),
-    row("type", 2, READS, "1.0.0", "Says what kind of value a key holds.", type_of)
+    row("type", 2, LOOKS, "1.0.0", "Says what kind of value a key holds.", type_of)
         .keys(&[KeySpec::one(&["RO"])]),
     row("rename", 3, Flags::WRITE, "1.0.0", "Gives a key another name.", rename)
         .keys(&[KeySpec::one(&["RW", "access", "delete"]), KeySpec::range(2, 0, 1, &["OW", "update"])])

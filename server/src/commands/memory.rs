@@ -27,8 +27,15 @@ pub(super) const COMMANDS: &[Command] =
             row("malloc-stats", 2, OUTSIDE, "4.0.0", "Returns what the allocator tells.", malloc_stats),
             row("purge", 2, OUTSIDE, "4.0.0", "Gives unused pages back to the system.", purge),
             row("stats", 2, Flags::ALONE_IN_EXEC, "4.0.0", "Returns what memory is used for.", stats),
-            row("usage", -3, Flags::READONLY, "4.0.0", "Returns the bytes that a key takes.", usage)
-                .keys(&[KeySpec::range(2, 0, 1, &["RO"])]),
+            row(
+                "usage",
+                -3,
+                Flags::READONLY.with(Flags::NO_TOUCH),
+                "4.0.0",
+                "Returns the bytes that a key takes.",
+                usage,
+            )
+            .keys(&[KeySpec::range(2, 0, 1, &["RO"])]),
         ])];
 
 fn usage<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {

@@ -1,8 +1,8 @@
-//! `OBJECT`: how a value is kept. The encodings are those that Redis would have; there are no access times or
-//! counts.
+//! `OBJECT`: how a value is kept, and how its key is used. The encodings are those that Redis would have.
 
 use tarn_engine::Entry;
 use tarn_engine::value::ValueRef;
+use tarn_engine::value::usage::Use;
 use tarn_resp::Args;
 
 use crate::error::CommandError;
@@ -19,13 +19,13 @@ pub(super) const COMMANDS: &[Command] =
         .subcommands(&[
             of_key("encoding", "2.2.3", "Returns the name of the encoding that a value has.", encoding),
             of_key("freq", "4.0.0", "Returns how often a key is used, on a logarithmic scale.", freq),
-            of_key("idletime", "2.2.3", "Returns 0: when a key was used is not noted.", idletime),
+            of_key("idletime", "2.2.3", "Returns for how many seconds a key was not used.", idletime),
             of_key("refcount", "2.2.3", "Returns the number of references to a value.", refcount),
             row("help", 2, Flags::LOADING.with(Flags::STALE), "6.2.0", "Lists the subcommands.", help),
         ])];
 
 const fn of_key(name: &'static str, since: &'static str, summary: &'static str, run: Run) -> Command {
-    row(name, 3, Flags::READONLY, since, summary, run).keys(KEY)
+    row(name, 3, Flags::READONLY.with(Flags::NO_TOUCH), since, summary, run).keys(KEY)
 }
 
 /// Integers below this are one shared object in Redis.
@@ -64,14 +64,25 @@ fn freq<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
     const NOT_TRACKED: &str = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
         Please note that when switching between policies at runtime \
         LRU and LFU data will take some time to adjust.";
-    with_entry(cx, args, |_, _| Err(CommandError::text(NOT_TRACKED)))
+    with_entry(cx, args, |cx, entry| {
+        if !cx.server.config.snapshot().maxmemory_policy.is_lfu() {
+            return Err(CommandError::text(NOT_TRACKED));
+        }
+        // A key that has no room for a note counts as one that is used often.
+        cx.reply.integer(entry.used().map_or(u8::MAX, Use::frequency).into());
+        Ok(())
+    })
 }
 
-/// Always 0: noting when a key was used would make a write of every read, and nothing is evicted that would
-/// need it.
 fn idletime<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    with_entry(cx, args, |cx, _| {
-        cx.reply.integer(0);
+    const NOT_TRACKED: &str = "ERR An LFU maxmemory policy is selected, idle time not tracked. \
+        Please note that when switching between policies at runtime \
+        LRU and LFU data will take some time to adjust.";
+    with_entry(cx, args, |cx, entry| {
+        if cx.server.config.snapshot().maxmemory_policy.is_lfu() {
+            return Err(CommandError::text(NOT_TRACKED));
+        }
+        cx.reply.integer(entry.used().map_or(0, Use::idle_s) as i64);
         Ok(())
     })
 }

@@ -331,12 +331,9 @@ mod tests {
 
     #[test]
     fn what_a_later_line_takes_back_is_not_refused() {
-        assert!(read("maxmemory 1gb\nmaxmemory 0\n").is_ok());
-        let error = read("maxmemory 0\n\nMAXMEMORY 1gb\nhz 20\n").unwrap_err();
-        assert!(
-            error.starts_with("tarn.conf:3: in 'MAXMEMORY 1gb': 'maxmemory' is not supported"),
-            "{error}"
-        );
+        assert!(read("tls-port 6380\ntls-port 0\n").is_ok());
+        let error = read("tls-port 0\n\nTLS-PORT 6380\nhz 20\n").unwrap_err();
+        assert!(error.starts_with("tarn.conf:3: in 'TLS-PORT 6380': 'tls-port' is not supported"), "{error}");
     }
 
     #[test]

@@ -25,7 +25,6 @@ pub(super) const NO_REPLICATION: Home = Home::Inert("there is no replication yet
 pub(super) const NO_CLUSTER: Home = Home::Inert("there is no cluster mode yet");
 pub(super) const NO_TLS: Home =
     Home::Inert("TLS is there at sql-port only, by tls-cert-file and tls-key-file");
-const NO_EVICTION: Home = Home::Inert("keys are not evicted");
 pub(super) const NO_DEFRAG: Home = Home::Inert("there is no active defragmentation");
 const OWN_NODES: Home = Home::Inert("entries of streams stand in nodes of Tarn's own size");
 const NO_SYSLOG: Home = Home::Inert("there is no syslog");
@@ -62,10 +61,6 @@ pub(super) const fn fixed(name: &'static str, shape: Shape, default: &'static st
 #[rustfmt::skip]
 pub(super) static FOREIGN: &[D] = &[
     // What Tarn cannot do and would have to.
-    inert("maxmemory", BYTES, "0",
-        only("there is no memory limit yet; leave 'maxmemory 0' and size the machine for the data")),
-    inert("maxmemory-clients", Shape::MemoryOrPercent, "0",
-        only("client memory is limited by client-output-buffer-limit and client-query-buffer-limit")),
     inert("replicaof", Shape::List, "",
         only("there is no replication yet; remove the line")).alias("slaveof"),
     inert("min-replicas-to-write", COUNT, "0",
@@ -94,15 +89,7 @@ pub(super) static FOREIGN: &[D] = &[
     inert("aof-disable-auto-gc", BIT, "no", NO_AOF),
 
     // Memory.
-    inert("maxmemory-policy", Shape::Choice(&["volatile-lru", "volatile-lfu", "volatile-random",
-        "volatile-ttl",
-        "allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction"]), "noeviction", NO_EVICTION)
-        .does("noeviction"),
-    inert("maxmemory-samples", POSITIVE, "5", NO_EVICTION),
-    inert("maxmemory-eviction-tenacity", int(0, 100), "10", NO_EVICTION),
-    inert("lfu-log-factor", COUNT, "10", NO_EVICTION),
-    inert("lfu-decay-time", COUNT, "1", NO_EVICTION),
-    inert("lazyfree-lazy-eviction", BIT, "no", NO_EVICTION).does("yes"),
+    inert("lazyfree-lazy-eviction", BIT, "no", ALWAYS_LAZY).does("yes"),
     inert("lazyfree-lazy-expire", BIT, "no", ALWAYS_LAZY).does("yes"),
     inert("lazyfree-lazy-server-del", BIT, "no", ALWAYS_LAZY).does("yes"),
     inert("lazyfree-lazy-user-del", BIT, "no", ALWAYS_LAZY).does("yes"),

@@ -214,6 +214,96 @@ choice! {
     }
 }
 
+choice! {
+    /// The keys that are evicted, and their order.
+    MaxmemoryPolicy {
+        /// Of those with an expiry, those that have not been used for the longest time.
+        VolatileLru = "volatile-lru",
+        /// Of those with an expiry, those that are used least often.
+        VolatileLfu = "volatile-lfu",
+        /// Of those with an expiry, those that have not been changed for the longest time.
+        VolatileLrm = "volatile-lrm",
+        /// Of those with an expiry, any.
+        VolatileRandom = "volatile-random",
+        /// Of those with an expiry, those that expire first.
+        VolatileTtl = "volatile-ttl",
+        /// Those that have not been used for the longest time.
+        AllKeysLru = "allkeys-lru",
+        /// Those that are used least often.
+        AllKeysLfu = "allkeys-lfu",
+        /// Those that have not been changed for the longest time.
+        AllKeysLrm = "allkeys-lrm",
+        /// Any.
+        AllKeysRandom = "allkeys-random",
+        /// None: commands that may make memory grow are refused.
+        NoEviction = "noeviction",
+    }
+}
+
+impl MaxmemoryPolicy {
+    /// Whether only keys with an expiry are evicted.
+    pub fn is_volatile(self) -> bool {
+        use MaxmemoryPolicy::{VolatileLfu, VolatileLrm, VolatileLru, VolatileRandom, VolatileTtl};
+        matches!(self, VolatileLru | VolatileLfu | VolatileLrm | VolatileRandom | VolatileTtl)
+    }
+
+    /// Whether uses of keys are counted.
+    pub fn is_lfu(self) -> bool {
+        matches!(self, MaxmemoryPolicy::VolatileLfu | MaxmemoryPolicy::AllKeysLfu)
+    }
+
+    /// Whether the time of a key's last change is noted, not that of its last use.
+    pub fn is_lrm(self) -> bool {
+        matches!(self, MaxmemoryPolicy::VolatileLrm | MaxmemoryPolicy::AllKeysLrm)
+    }
+}
+
+/// Bytes of memory, or a share of `maxmemory`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryShare {
+    /// So many bytes; 0: no limit.
+    Bytes(u64),
+    /// So many percent, up to 100.
+    Percent(u8),
+}
+
+impl Default for MemoryShare {
+    fn default() -> MemoryShare {
+        MemoryShare::Bytes(0)
+    }
+}
+
+impl MemoryShare {
+    /// The bytes, where `whole` are all; 0: no limit.
+    pub fn of(self, whole: u64) -> u64 {
+        match self {
+            MemoryShare::Bytes(bytes) => bytes,
+            MemoryShare::Percent(percent) => (u128::from(whole) * u128::from(percent) / 100) as u64,
+        }
+    }
+}
+
+impl Stored for MemoryShare {
+    fn to_value(&self) -> Value {
+        Value::Text(match self {
+            MemoryShare::Bytes(bytes) => bytes.to_string().into_bytes(),
+            MemoryShare::Percent(percent) => format!("{percent}%").into_bytes(),
+        })
+    }
+
+    fn store(&mut self, value: Value, _: Phase) -> Result<(), ValueError> {
+        let Value::Text(text) = value else { return Err(ValueError::NotMemoryOrPercent) };
+        let share = match text.strip_suffix(b"%") {
+            Some(percent) => {
+                number(percent).and_then(|percent| u8::try_from(percent).ok()).map(MemoryShare::Percent)
+            }
+            None => parse_memory(&text).map(MemoryShare::Bytes),
+        };
+        *self = share.ok_or(ValueError::NotMemoryOrPercent)?;
+        Ok(())
+    }
+}
+
 impl Stored for bool {
     fn to_value(&self) -> Value {
         Value::Bool(*self)

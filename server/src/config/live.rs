@@ -38,7 +38,18 @@ pub struct Live {
     event_classes: AtomicU32,
     tracked_keys_max: AtomicUsize,
     stream_node_entries: AtomicUsize,
+    eviction_time_us: AtomicU64,
     serve_while_loading: AtomicBool,
+}
+
+/// The time for which a command may evict, in microseconds, as Redis has it: in steps of 50 up to half a
+/// millisecond, then longer and longer.
+fn eviction_time_us(tenacity: u32) -> u64 {
+    match tenacity {
+        0..=10 => 50 * u64::from(tenacity),
+        11..=99 => (500.0 * 1.15f64.powi(tenacity as i32 - 10)) as u64,
+        _ => u64::MAX,
+    }
 }
 
 impl Live {
@@ -63,6 +74,7 @@ impl Live {
             event_classes: AtomicU32::new(0),
             tracked_keys_max: AtomicUsize::new(0),
             stream_node_entries: AtomicUsize::new(0),
+            eviction_time_us: AtomicU64::new(0),
             serve_while_loading: AtomicBool::new(false),
         };
         live.update(config);
@@ -99,6 +111,8 @@ impl Live {
         self.event_classes.store(if has_channels { classes.0 } else { 0 }, Ordering::Relaxed);
         self.tracked_keys_max.store(config.tracking_table_max_keys, Ordering::Relaxed);
         self.stream_node_entries.store(config.stream_node_max_entries, Ordering::Relaxed);
+        let eviction_time_us = eviction_time_us(config.maxmemory_eviction_tenacity);
+        self.eviction_time_us.store(eviction_time_us, Ordering::Relaxed);
         self.serve_while_loading.store(config.serve_while_loading, Ordering::Relaxed);
     }
 
@@ -160,6 +174,11 @@ impl Live {
     /// Entries that a node of a stream has in Redis; 0: that depends on their bytes alone.
     pub fn stream_node_entries(&self) -> usize {
         self.stream_node_entries.load(Ordering::Relaxed)
+    }
+
+    /// The time for which a command may evict before it runs.
+    pub fn eviction_time(&self) -> Duration {
+        Duration::from_micros(self.eviction_time_us.load(Ordering::Relaxed))
     }
 
     /// Whether reads are answered while the data is being loaded.

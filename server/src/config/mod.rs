@@ -32,8 +32,8 @@ pub use error::{LoadError, RewriteError, SetError, Source, ValueError};
 pub use file::read_config;
 pub use kinds::{
     AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass, DebugAccess, FileName,
-    LogCompaction, LogCompression, LogLevel, MetricsAuth, OutputBufferLimit, OutputBufferLimits, RdbVersion,
-    SaveRule, SaveRules, SqlTls, Supervised, by_words,
+    LogCompaction, LogCompression, LogLevel, MaxmemoryPolicy, MemoryShare, MetricsAuth, OutputBufferLimit,
+    OutputBufferLimits, RdbVersion, SaveRule, SaveRules, SqlTls, Supervised, by_words,
 };
 pub use notifications::EventClasses;
 pub use rewrite::rewrite_text;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use super::cores::Cores;
 use super::kinds::{
     AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, DebugAccess, FileName, LogCompaction,
-    LogCompression, LogLevel, MetricsAuth, OutputBufferLimits, RdbVersion, SaveRules, SqlTls, Supervised,
-    settled,
+    LogCompression, LogLevel, MaxmemoryPolicy, MemoryShare, MetricsAuth, OutputBufferLimits, RdbVersion,
+    SaveRules, SqlTls, Supervised, settled,
 };
 use super::notifications::EventClasses;
 use super::shape::Value;
@@ -97,6 +97,20 @@ pub struct Config {
     pub hz: u32,
     /// How much of the time active expiry may take, 1 to 10.
     pub active_expire_effort: u32,
+    /// Bytes of memory in use from which on keys are evicted or writes refused; 0 for no limit.
+    pub maxmemory_bytes: u64,
+    /// The keys that are evicted, and their order.
+    pub maxmemory_policy: MaxmemoryPolicy,
+    /// Keys that are looked at for each that is evicted.
+    pub maxmemory_samples: usize,
+    /// The time for which a command may evict before it runs: 0 the shortest, 100 as long as it takes.
+    pub maxmemory_eviction_tenacity: u32,
+    /// Memory of the buffers of all clients past which those with the largest are disconnected.
+    pub maxmemory_clients: MemoryShare,
+    /// The greater, the slower the counter of a key's uses grows.
+    pub lfu_log_factor: u32,
+    /// Minutes in which it shrinks by one; 0: it does not.
+    pub lfu_decay_time_minutes: u32,
     /// Directory of the data, absolute.
     pub dir: PathBuf,
     /// Whether writes are logged.
@@ -363,6 +377,13 @@ impl Config {
             databases_setting: 0,
             hz: 0,
             active_expire_effort: 0,
+            maxmemory_bytes: 0,
+            maxmemory_policy: MaxmemoryPolicy::default(),
+            maxmemory_samples: 0,
+            maxmemory_eviction_tenacity: 0,
+            maxmemory_clients: MemoryShare::default(),
+            lfu_log_factor: 0,
+            lfu_decay_time_minutes: 0,
             dir: PathBuf::new(),
             appendonly: false,
             appendfsync: AppendFsync::default(),

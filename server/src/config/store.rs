@@ -365,11 +365,22 @@ mod tests {
 
     #[test]
     fn a_change_without_effect_is_told() {
-        let changed = store().set(&[("maxmemory-policy", "allkeys-lru")]).unwrap();
+        let changed = store().set(&[("activedefrag", "yes")]).unwrap();
         assert_eq!(changed.len(), 1);
-        assert!(changed[0].warning.as_ref().unwrap().contains("keys are not evicted"));
-        assert!(refusal(&[("maxmemory", "1gb")]).contains("there is no memory limit yet"));
-        store().set(&[("maxmemory", "0")]).unwrap();
+        assert!(changed[0].warning.as_ref().unwrap().contains("there is no active defragmentation"));
+        assert!(refusal(&[("tls-port", "6380")]).contains("the Redis protocol has no TLS yet"));
+        store().set(&[("tls-port", "0")]).unwrap();
+    }
+
+    #[test]
+    fn the_memory_of_clients_is_a_number_of_bytes_or_a_share() {
+        let store = store();
+        let shown = || get(&store, "maxmemory-clients").remove(0).1;
+        for (said, is_shown, bytes) in [("1mb", "1048576", 1 << 20), ("5%", "5%", 50), ("0", "0", 0)] {
+            store.set(&[("maxmemory-clients", said)]).unwrap();
+            assert_eq!((shown(), store.snapshot().maxmemory_clients.of(1000)), (is_shown.to_owned(), bytes));
+        }
+        assert!(refusal(&[("maxmemory-clients", "101%")]).contains("maxmemory-clients"));
     }
 
     #[test]

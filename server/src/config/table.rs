@@ -4,7 +4,7 @@
 use super::directive::{BYTES_MAX, Directive, Home, INT_MAX, int, memory};
 use super::kinds::{
     AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass, DebugAccess, LogCompaction,
-    LogCompression, LogLevel, MetricsAuth, RdbVersion, SqlTls, Stored, Supervised,
+    LogCompression, LogLevel, MaxmemoryPolicy, MetricsAuth, RdbVersion, SqlTls, Stored, Supervised,
 };
 use super::settings::{Config, DATABASES_MAX};
 use super::shape::Shape;
@@ -274,6 +274,31 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::run_time("notify-keyspace-events", Shape::Text, "", field!(notify_keyspace_events),
         "keyspace events that are published: K and E say in which channels, g$lshzxetdmn which classes; A \
          stands for g$lshzxetd"),
+
+    // Memory.
+    Directive::run_time("maxmemory", memory(0, BYTES_MAX), "0", field!(maxmemory_bytes),
+        "memory in use past which 'maxmemory-policy' says what becomes of keys and of writes; not counted \
+         are records that the log has not written yet, and old versions that are kept for views; 0 for no \
+         limit"),
+    Directive::run_time("maxmemory-policy", Shape::Choice(MaxmemoryPolicy::NAMES), "noeviction",
+        field!(maxmemory_policy),
+        "which keys are evicted past 'maxmemory': of all, or of those that expire (volatile), those that \
+         have not been used (lru) or changed (lrm) for the longest time, that are used least often (lfu), \
+         that expire first (ttl), or any; with noeviction none: commands that may need more memory are \
+         refused"),
+    Directive::run_time("maxmemory-samples", int(1, INT_MAX), "5", field!(maxmemory_samples),
+        "keys that are looked at for each that is evicted"),
+    Directive::run_time("maxmemory-eviction-tenacity", int(0, 100), "10",
+        field!(maxmemory_eviction_tenacity),
+        "how long a command that writes past 'maxmemory' evicts before it runs, for what its worker has \
+         written: 10 for half a millisecond at most, 0 for one key, 100 for as long as it takes"),
+    Directive::run_time("maxmemory-clients", Shape::MemoryOrPercent, "0", field!(maxmemory_clients),
+        "memory of the buffers of all clients, or percent of 'maxmemory', past which those with the largest \
+         are disconnected, but for those with CLIENT NO-EVICT; 0 for no limit"),
+    Directive::run_time("lfu-log-factor", int(0, INT_MAX), "10", field!(lfu_log_factor),
+        "how slowly the counter of a key's uses grows under an lfu policy; 0: by one at each use"),
+    Directive::run_time("lfu-decay-time", int(0, INT_MAX), "1", field!(lfu_decay_time_minutes),
+        "minutes in which that counter shrinks by one; 0: it does not"),
 
     // Small collections.
     Directive::run_time("hash-max-listpack-entries", int(0, i64::MAX), "512",

@@ -86,6 +86,8 @@ pub struct Client {
     pub denies_waiting: bool,
     /// Whether a script runs, of which its commands are.
     pub runs_script: bool,
+    /// Whether its commands are no uses of keys, but for `TOUCH` (`CLIENT NO-TOUCH`).
+    pub no_touch: bool,
     /// The checkpoint that its `SAVE` waits for.
     pub save: Option<Ticket>,
     /// The file that its `CONFIG REWRITE` waits for.
@@ -131,6 +133,7 @@ impl Client {
     /// A new client.
     pub fn new(handle: Arc<ClientHandle>, authenticated: bool) -> Client {
         handle.await_password(!authenticated);
+        let no_touch = handle.info.lock().no_touch;
         Client {
             worker: handle.worker,
             handle,
@@ -144,6 +147,7 @@ impl Client {
             watching: Watching::default(),
             denies_waiting: false,
             runs_script: false,
+            no_touch,
             save: None,
             rewrite: None,
             job: None,

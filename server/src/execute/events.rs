@@ -375,10 +375,19 @@ fn publications(classes: EventClasses, event: &str, db: u8, key: &[u8]) -> impl 
 
 /// Tells that a key has expired and was deleted as `lsn`.
 pub(crate) fn tell_expired(server: &Shared, db: u8, key: &[u8], lsn: Lsn) {
+    tell_gone(server, (EventClasses::EXPIRED, "expired"), db, key, lsn);
+}
+
+/// Tells that a key was evicted as `lsn`.
+pub(crate) fn tell_evicted(server: &Shared, db: u8, key: &[u8], lsn: Lsn) {
+    tell_gone(server, (EventClasses::EVICTED, "evicted"), db, key, lsn);
+}
+
+fn tell_gone(server: &Shared, (class, event): (EventClasses, &str), db: u8, key: &[u8], lsn: Lsn) {
     server.tell_changed(&[key], lsn);
     let Some(classes) = server.live.event_classes() else { return };
-    if classes.has(EventClasses::EXPIRED) {
-        for Publication { kind, channel, payload } in publications(classes, "expired", db, key) {
+    if classes.has(class) {
+        for Publication { kind, channel, payload } in publications(classes, event, db, key) {
             server.pubsub.publish(kind, &channel, &payload, lsn, None);
         }
     }

@@ -80,6 +80,8 @@ impl Flags {
 
     /// Makes or brings back data for tests, of which no keyspace events tell.
     pub const UNTOLD: Flags = Flags(1 << 29);
+    /// A look at a key is no use of it.
+    pub const NO_TOUCH: Flags = Flags(1 << 30);
 
     /// Whether all flags of `other` are in this set.
     pub const fn has(self, other: Flags) -> bool {

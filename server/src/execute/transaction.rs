@@ -34,6 +34,8 @@ pub struct Transaction {
     bytes: usize,
     writes: bool,
     may_replicate: bool,
+    /// One of them may make memory grow.
+    denies_oom: bool,
     alone: bool,
     has_script: bool,
     /// One of them looks at keys that it does not declare.
@@ -49,6 +51,7 @@ impl Transaction {
         self.bytes += size_of::<Queued>() + queued.args.memory_bytes();
         self.writes |= spec.may_write();
         self.may_replicate |= spec.flags.has(Flags::MAY_REPLICATE);
+        self.denies_oom |= spec.flags.has(Flags::DENYOOM);
         self.sweeps |= spec.flags.has(Flags::ALONE_IN_EXEC);
         self.has_script |= spec.flags.has(Flags::SCRIPT);
         // A script may use keys that it does not declare.
@@ -75,6 +78,11 @@ impl Transaction {
     /// Whether replicas may be told something by one of them.
     pub fn may_replicate(&self) -> bool {
         self.may_replicate
+    }
+
+    /// Whether one of them is refused while too much memory is in use.
+    pub fn denies_oom(&self) -> bool {
+        self.denies_oom
     }
 
     /// Whether one of them runs a script.

@@ -82,12 +82,32 @@ fn clients(page: &mut Page, server: &Services) {
         "The most bytes of replies that one client has not read.",
         clients.output_bytes_max,
     );
+    page.counter(
+        "tarn_evicted_clients_total",
+        "Clients disconnected as the buffers of all took more than maxmemory-clients.",
+        server.stats.evicted_clients.load(Ordering::Relaxed),
+    );
 }
 
 fn memory(page: &mut Page, server: &Services) {
     let Memory { heap, peak, .. } = Memory::of(server);
     page.gauge("tarn_memory_used_bytes", "Bytes that are allocated.", heap.allocated);
     page.gauge("tarn_memory_used_peak_bytes", "The most bytes that were ever allocated.", peak);
+    page.gauge(
+        "tarn_memory_limit_bytes",
+        "Bytes past which keys are evicted, or writes refused: maxmemory; 0 for no limit.",
+        server.memory_limit.bytes(),
+    );
+    page.gauge(
+        "tarn_memory_not_counted_bytes",
+        "Bytes that maxmemory does not count: records that are not written, versions kept for views.",
+        server.not_counted_bytes(),
+    );
+    page.counter(
+        "tarn_memory_exceeded_seconds_total",
+        "Time for which more memory was in use than maxmemory.",
+        server.memory_limit.exceeded()[0],
+    );
     page.gauge("tarn_memory_allocator_active_bytes", "Bytes of pages with allocated objects.", heap.active);
     page.gauge("tarn_memory_allocator_resident_bytes", "Bytes in RAM of the allocator.", heap.resident);
     let frees = server.engine().map_or(0, |engine| engine.pending_frees());
@@ -179,6 +199,11 @@ fn keyspace(page: &mut Page, server: &Services) {
         "tarn_expired_fields_total",
         "Fields of hashes that were removed as their time was over.",
         engine.expiry().expired_fields(),
+    );
+    page.counter(
+        "tarn_evicted_keys_total",
+        "Keys that were deleted as more memory was in use than maxmemory.",
+        engine.eviction().evicted_keys(),
     );
     let databases: Vec<(String, KeyCounts)> = server
         .keyspace()

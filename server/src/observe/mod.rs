@@ -9,6 +9,7 @@ pub(crate) mod keyspace;
 pub(crate) mod latency;
 pub(crate) mod ledger;
 pub(crate) mod logging;
+pub(crate) mod memory_limit;
 pub(crate) mod process;
 pub(crate) mod pulse;
 pub(crate) mod rates;

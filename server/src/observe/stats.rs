@@ -65,6 +65,8 @@ pub struct Stats {
     pub connections: AtomicU64,
     /// Connections refused for `maxclients`.
     pub rejected_connections: AtomicU64,
+    /// Clients disconnected for `maxmemory-clients`.
+    pub evicted_clients: AtomicU64,
     /// Reads that were answered while the data was being loaded.
     pub early_reads: AtomicU64,
     /// The warning of clients that speak HTTP.
@@ -134,6 +136,7 @@ impl Stats {
             errors: Mutex::new(HashMap::new()),
             connections: AtomicU64::new(0),
             rejected_connections: AtomicU64::new(0),
+            evicted_clients: AtomicU64::new(0),
             early_reads: AtomicU64::new(0),
             http: Seldom::default(),
             baseline: Mutex::default(),

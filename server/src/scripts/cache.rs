@@ -8,6 +8,7 @@ use sha1_smol::Sha1;
 use tarn_engine::lock::{Mutex, rank};
 
 use crate::error::{CommandError, printable};
+use crate::scripts::known::Promises;
 
 /// The SHA1 of a source.
 pub(crate) type Sha = [u8; 20];
@@ -29,29 +30,20 @@ pub(crate) struct Script {
     source: Box<[u8]>,
     /// Where the code begins: behind the name of the engine and the flags, at the end of that line.
     code_at: usize,
-    /// It promises not to write.
-    pub(crate) is_read_only: bool,
-    /// It has a first line for flags.
-    pub(crate) has_flags: bool,
+    /// The promises of its first line, if that is one for flags.
+    pub(crate) promises: Option<Promises>,
 }
 
 impl Script {
     /// A script of this source; it may name its engine and flags in its first line: `#!lua flags=…`.
     pub(crate) fn new(source: &[u8]) -> Result<Script, CommandError> {
-        let mut script = Script {
-            sha: sha_of(source),
-            source: source.into(),
-            code_at: 0,
-            is_read_only: false,
-            has_flags: false,
-        };
+        let mut script = Script { sha: sha_of(source), source: source.into(), code_at: 0, promises: None };
         if source.starts_with(b"#!") {
             script.code_at = source
                 .iter()
                 .position(|byte| *byte == b'\n')
                 .ok_or_else(|| CommandError::text("ERR Invalid script shebang"))?;
-            script.is_read_only = is_read_only(&source[..script.code_at])?;
-            script.has_flags = true;
+            script.promises = Some(promises(&source[..script.code_at])?);
         }
         Ok(script)
     }
@@ -79,11 +71,11 @@ pub(crate) fn hex(sha: &Sha) -> String {
 /// Whether a script of this source promises not to write.
 pub(crate) fn promises_no_writes(source: &[u8]) -> bool {
     let line = source.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    source.starts_with(b"#!") && is_read_only(line).unwrap_or(false)
+    source.starts_with(b"#!") && promises(line).is_ok_and(|promises| promises.no_writes)
 }
 
-/// Whether the first line of a script has the flag `no-writes`.
-fn is_read_only(line: &[u8]) -> Result<bool, CommandError> {
+/// The promises in the first line of a script.
+fn promises(line: &[u8]) -> Result<Promises, CommandError> {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let engine = words.next().unwrap_or_default();
     if engine != b"#!lua" {
@@ -92,16 +84,17 @@ fn is_read_only(line: &[u8]) -> Result<bool, CommandError> {
             printable(engine)
         )));
     }
-    let mut is_read_only = false;
+    let mut promises = Promises::default();
     for word in words {
         let Some(flags) = word.strip_prefix(b"flags=") else {
             return Err(CommandError::owned(format!("ERR Unknown lua shebang option: {}", printable(word))));
         };
         for flag in flags.split(|byte| *byte == b',').filter(|_| !flags.is_empty()) {
             match flag {
-                b"no-writes" => is_read_only = true,
+                b"no-writes" => promises.no_writes = true,
+                b"allow-oom" => promises.allow_oom = true,
                 // Nothing here depends on these.
-                b"allow-oom" | b"allow-stale" | b"no-cluster" | b"allow-cross-slot-keys" => {}
+                b"allow-stale" | b"no-cluster" | b"allow-cross-slot-keys" => {}
                 _ => {
                     let flag = printable(flag);
                     return Err(CommandError::owned(format!(
@@ -111,7 +104,7 @@ fn is_read_only(line: &[u8]) -> Result<bool, CommandError> {
             }
         }
     }
-    Ok(is_read_only)
+    Ok(promises)
 }
 
 #[derive(Debug, Default)]

@@ -4,6 +4,15 @@ use std::cell::Cell;
 
 use tarn_lua::Program;
 
+/// The promises that a script or a function makes in its flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Promises {
+    /// It does not write.
+    pub(crate) no_writes: bool,
+    /// It may run, and write, while too much memory is in use.
+    pub(crate) allow_oom: bool,
+}
+
 /// A script or a function that a worker has compiled.
 pub(crate) struct Known {
     /// The SHA1 of the script in hexadecimal, or the name of the function: errors name it.
@@ -14,14 +23,19 @@ pub(crate) struct Known {
     pub(crate) is_read_only: bool,
     /// It could promise that, and does not.
     pub(crate) may_write: bool,
+    /// Whether it runs while too much memory is in use; `None`: it can make no promises, so what it calls is
+    /// looked at.
+    pub(crate) allows_oom: Option<bool>,
     /// It has used keys that it does not declare.
     pub(crate) needs_gate: Cell<bool>,
 }
 
 impl Known {
-    /// A script or a function; `has_flags`: it could promise not to write.
-    pub(crate) fn new(name: String, program: Program, is_read_only: bool, has_flags: bool) -> Known {
-        let may_write = has_flags && !is_read_only;
-        Known { name, program, is_read_only, may_write, needs_gate: Cell::new(false) }
+    /// A script or a function with its promises; `None`: it could make none.
+    pub(crate) fn new(name: String, program: Program, promises: Option<Promises>) -> Known {
+        let is_read_only = promises.is_some_and(|promises| promises.no_writes);
+        let may_write = promises.is_some() && !is_read_only;
+        let allows_oom = promises.map(|promises| promises.no_writes || promises.allow_oom);
+        Known { name, program, is_read_only, may_write, allows_oom, needs_gate: Cell::new(false) }
     }
 }

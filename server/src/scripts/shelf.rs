@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tarn_lua::{FunctionFlag, Interpreter, Purpose};
 
 use crate::error::CommandError;
-use crate::scripts::known::Known;
+use crate::scripts::known::{Known, Promises};
 use crate::scripts::library::{Functions, Libraries, Library};
 use crate::scripts::{MEMORY_BYTES, interpreter};
 
@@ -47,8 +47,11 @@ impl Shelf {
                 empty => empty.insert(interpreter(Purpose::Functions)?),
             };
             let known = library.register(interpreter)?.into_iter().map(|registered| {
-                let is_read_only = registered.flags.contains(&FunctionFlag::NoWrites);
-                let known = Known::new(registered.name.clone(), registered.program, is_read_only, true);
+                let promises = Promises {
+                    no_writes: registered.flags.contains(&FunctionFlag::NoWrites),
+                    allow_oom: registered.flags.contains(&FunctionFlag::AllowOom),
+                };
+                let known = Known::new(registered.name.clone(), registered.program, Some(promises));
                 known.needs_gate.set(self.gated.contains(&registered.name));
                 (registered.name, known)
             });

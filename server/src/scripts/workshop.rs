@@ -130,7 +130,7 @@ impl Workshop {
         };
         let program =
             interpreter.compile("user_script", script.code()).map_err(|failure| not_compiled(&failure))?;
-        let known = Known::new(script.name(), program, script.is_read_only, script.has_flags);
+        let known = Known::new(script.name(), program, script.promises);
         self.programs.insert(script.sha, known);
         self.sources_bytes += bytes;
         Ok(())

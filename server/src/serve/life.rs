@@ -76,6 +76,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
     (loaded.listening)();
     let supervisor = Supervisor::tell(&server, config);
     apply::set_encoding_limits(config);
+    apply::track_uses(config);
     fit_clients(&server, config);
 
     let mut incoming = Vec::with_capacity(threads);

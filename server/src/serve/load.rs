@@ -9,7 +9,7 @@ use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
 use tarn_engine::io::OsDisk;
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery;
-use tarn_engine::{Background, Engine, ExpiryListener};
+use tarn_engine::{Background, Engine, EvictionListener, ExpiryListener};
 
 use crate::apply;
 use crate::config::{AppendFsync, Config, EventClasses};
@@ -156,9 +156,40 @@ impl ExpiryListener for Expired {
     }
 }
 
+/// Knows how much memory is in use, and tells clients that keys were evicted.
+struct Evicted(Weak<Services>);
+
+impl EvictionListener for Evicted {
+    fn excess_bytes(&self) -> u64 {
+        let Some(server) = self.0.upgrade().filter(|server| server.memory_limit.is_set()) else { return 0 };
+        server.memory_limit.sample();
+        let excess = server.memory_excess();
+        server.memory_limit.note_excess(excess);
+        // A pause holds up all changes.
+        if server.pause.holds(true, server.clock.unix_ms()) { 0 } else { excess }
+    }
+
+    fn was_evicted(&self, db: u8, key: &[u8], lsn: Lsn) {
+        if let Some(server) = self.0.upgrade() {
+            events::tell_evicted(&server, db, key, lsn);
+            if server.blocking.awaits_groups() {
+                server.blocking.postpone(std::iter::once((db, key.into())));
+            }
+        }
+    }
+
+    fn is_behind(&self) -> bool {
+        self.0.upgrade().is_some_and(|server| {
+            let tells = server.live.event_classes().is_some_and(|classes| classes.has(EventClasses::EVICTED));
+            (tells || server.tracking.is_on()) && server.pubsub.is_full()
+        })
+    }
+}
+
 fn open_doors(server: &Arc<Services>, store: Store) {
     // The store is a part of the server.
     store.engine.expiry().tell(Box::new(Expired(Arc::downgrade(server))));
+    store.engine.eviction().tell(Box::new(Evicted(Arc::downgrade(server))));
     apply::open_doors(server, store);
     tracing::info!("Ready to accept connections");
 }

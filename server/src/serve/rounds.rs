@@ -1,6 +1,7 @@
-//! Periodic work of the main thread, ten times a second: rates, the peak of memory, and whether the log takes
-//! records; and once a second the file of messages, which may have been moved away.
+//! Periodic work of the main thread, ten times a second: rates, the peak of memory, the memory of clients,
+//! and whether the log takes records; and once a second the file of messages, which may have been moved away.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::execute::services::Services;
@@ -12,6 +13,8 @@ use crate::store::Store;
 /// How often a round is made.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 const ROUNDS_A_SECOND: u64 = 10;
+/// The least limit of the memory of clients, as in Redis: less would leave none connected.
+const CLIENTS_BYTES_MIN: u64 = 128 << 10;
 
 /// The findings of the last round.
 #[derive(Debug, Default)]
@@ -44,6 +47,7 @@ impl Rounds {
         if server.tracking.is_on() {
             server.tracking.limit(server.live.tracked_keys_max(), server.post(None));
         }
+        look_at_clients(server);
         self.look_at_log_file();
         self.look_at_log(server);
         self.look_at_compactions(server);
@@ -115,5 +119,38 @@ impl Rounds {
             }
             self.compaction_rounds = status.rounds;
         }
+    }
+}
+
+/// Disconnects the clients with the largest buffers, as long as those of all take more than
+/// `maxmemory-clients`, but for clients that are not to be evicted.
+fn look_at_clients(server: &Services) {
+    let config = server.config.snapshot();
+    let limit = config.maxmemory_clients.of(config.maxmemory_bytes);
+    if limit == 0 {
+        return;
+    }
+    let limit = limit.max(CLIENTS_BYTES_MIN);
+    let all = server.clients.all();
+    let there = all.iter().filter(|client| !client.is_killed());
+    let mut sizes: Vec<_> = there.map(|client| (client.memory_bytes() as u64, client)).collect();
+    let mut bytes: u64 = sizes.iter().map(|(bytes, _)| *bytes).sum();
+    if bytes <= limit {
+        return;
+    }
+    sizes.retain(|(_, client)| !client.info.lock().no_evict);
+    sizes.sort_unstable_by_key(|(bytes, _)| *bytes);
+    while bytes > limit
+        && let Some((largest, client)) = sizes.pop()
+    {
+        tracing::info!(
+            "closing client {} at {}: its buffers take {largest} bytes, those of all {bytes}, see \
+             maxmemory-clients",
+            client.id,
+            client.addr
+        );
+        client.kill();
+        server.stats.evicted_clients.fetch_add(1, Ordering::Relaxed);
+        bytes -= largest;
     }
 }

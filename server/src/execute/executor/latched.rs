@@ -214,7 +214,12 @@ pub(super) fn run_in<'a>(
 ) -> Result<(), CommandError> {
     let db = client.db;
     let reply = Writer::new(out, client.protocol).limited(client.reply_end_max);
+    // As in Redis, TOUCH is a use of a key for all clients.
+    let is_silent = command.flags.has(Flags::NO_TOUCH) || client.no_touch && command.name != "touch";
+    latched.note_uses(!is_silent);
     let mut context = Context { keys: latched, batch, reply, client, server, db };
-    (command.run)(&mut context, args)?;
+    let ran = (command.run)(&mut context, args);
+    latched.note_uses(false);
+    ran?;
     if context.reply.is_over() { Err(CommandError::ReplyTooLong) } else { Ok(()) }
 }

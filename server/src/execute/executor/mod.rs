@@ -13,6 +13,7 @@ mod declared_tests;
 mod early;
 mod exec;
 mod latched;
+mod memory;
 mod resolve;
 mod script;
 mod shown;
@@ -71,6 +72,8 @@ pub struct Executor<'e> {
     revealable: Lsn,
     /// Whether the log had room when the batch began.
     has_room: bool,
+    /// Whether too much memory is in use for the current request.
+    lacks_memory: bool,
     /// Keys that may have something for clients that wait.
     ready: VecDeque<(u8, Box<[u8]>)>,
     /// Whether waiting clients are being served.
@@ -106,6 +109,7 @@ impl<'e> Executor<'e> {
             now,
             revealable: server.revealable(),
             has_room: server.has_room(),
+            lacks_memory: false,
             ready: VecDeque::new(),
             serving: false,
             stand_in_wait: STAND_IN_WAIT,
@@ -117,6 +121,9 @@ impl<'e> Executor<'e> {
 
     /// Ends the batch: passes on to the log how soon it has to be durable.
     pub fn finish(self) {
+        if self.server.memory_limit.is_set() {
+            self.server.memory_limit.note_thread(true);
+        }
         if self.demanded > Lsn::ZERO || self.wants_sync {
             self.server.have_synced(self.demanded, self.wants_sync);
         }
@@ -146,6 +153,7 @@ impl<'e> Executor<'e> {
     pub fn run(&mut self, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) -> Lsn {
         let start = out.len();
         self.refused_at = Lsn::ZERO;
+        self.lacks_memory = false;
         client.reply_end_max = self.server.live.reply_end_max(start);
         let result = match self.table.find(&args[0]) {
             Some(found) => self.check_and_run(found, client, args, out),
@@ -219,6 +227,8 @@ impl<'e> Executor<'e> {
                 && !command.flags.has(Flags::ALLOW_BUSY)
             {
                 Some(self.busy())
+            } else if self.server.memory_limit.is_set() && self.is_denied_memory(command, client) {
+                Some(CommandError::OutOfMemory)
             } else if self.server.saver.is_failing() && self.is_stopped_by_failure(command, client) {
                 Some(CommandError::CheckpointsFail)
             } else if client.only_reads_channels() && !command.flags.has(Flags::AMONG_MESSAGES) {

@@ -54,6 +54,9 @@ const TOO_MUCH: CommandError =
     CommandError::text("ERR the script changes more at once than client-query-buffer-limit bytes");
 const TOO_MANY_KEYS: CommandError =
     CommandError::text("ERR the script uses keys of more than client-query-buffer-limit bytes");
+const DENIES_OOM: CommandError = CommandError::text(
+    "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
+);
 const SCRIPT_KILLED: &str = "ERR Script killed by user with SCRIPT KILL.";
 const FUNCTION_KILLED: &str = "ERR Script killed by user with FUNCTION KILL.";
 
@@ -92,7 +95,8 @@ impl Executor<'_> {
         match command.name {
             "eval" => scripts::promises_no_writes(args.at(1)),
             "evalsha" => {
-                sha_from(args.at(1)).and_then(|sha| cache.find(&sha)).is_some_and(|own| own.is_read_only)
+                let script = sha_from(args.at(1)).and_then(|sha| cache.find(&sha));
+                script.and_then(|own| own.promises).is_some_and(|promises| promises.no_writes)
             }
             "fcall" => {
                 let libraries = self.server.scripts.functions.now();
@@ -139,6 +143,7 @@ impl Executor<'_> {
         let (workshop, start, db) = (self.workshop, out.len(), client.db);
         let mut workshop = workshop.borrow_mut();
         let mut wanted = want(&mut workshop, &self.server.scripts, command, args)?;
+        self.refuse_without_memory(&wanted)?;
         if !wanted.known.needs_gate.get() {
             let ran = self.script_latched(command, &wanted, client, args, out);
             if !matches!(ran, Ok(None)) {
@@ -161,6 +166,12 @@ impl Executor<'_> {
         ran.is_err().then(|| client.staged.clear());
         self.wake_who_awaits_the_gate();
         ran
+    }
+
+    /// Refuses one that could promise to need no memory, and does not, while too much is in use.
+    fn refuse_without_memory(&self, wanted: &Wanted<'_>) -> Result<(), CommandError> {
+        let is_denied = self.lacks_memory && !wanted.is_read_only && wanted.known.allows_oom == Some(false);
+        if is_denied { Err(DENIES_OOM) } else { Ok(()) }
     }
 
     /// Wakes the workers if they had something to do inside the gate while a script had the store for itself.
@@ -268,9 +279,11 @@ impl Executor<'_> {
         let result = if is_load(command) {
             load(&mut workshop, &scripts.cache, client, args, out)
         } else {
-            want(&mut workshop, scripts, command, args).map(|wanted| {
+            want(&mut workshop, scripts, command, args).and_then(|wanted| {
+                self.refuse_without_memory(&wanted)?;
                 let ended = self.interpret(&wanted, None, arena, latched, staged, client, out);
                 killed = ended.map(|_| wanted.killed());
+                Ok(())
             })
         };
         call.finish(client, args, self.now, &result);
@@ -303,6 +316,8 @@ impl Executor<'_> {
         (client.denies_waiting, client.runs_script) = (true, true);
         let start = out.len();
         let mut reply = Writer::new(out, client.protocol).limited(client.reply_end_max);
+        let lacks_memory = self.lacks_memory && wanted.known.allows_oom.is_none();
+        let staged_before = staged.writes.len();
         let mut caller = Caller {
             requests: Requests { server: self.server, worker: self.worker, now: self.now, by_script: true },
             table: self.table,
@@ -314,6 +329,8 @@ impl Executor<'_> {
             wanted,
             run: self.server.scripts.running.begin(self.worker),
             limit: self.server.live.busy_reply_threshold(),
+            lacks_memory,
+            staged_before,
             ended: None,
         };
         let arguments = wanted.request.tail(KEYS_AT);
@@ -438,6 +455,10 @@ struct Caller<'x, 'a, 'k, 's> {
     run: Run<'x>,
     /// The time after which others are told.
     limit: Duration,
+    /// Whether commands that may make memory grow are refused, as long as the script has changed nothing.
+    lacks_memory: bool,
+    /// The changes that were staged when it began.
+    staged_before: usize,
     ended: Option<Ended>,
 }
 
@@ -466,6 +487,11 @@ impl Caller<'_, '_, '_, '_> {
             Some(READ_ONLY)
         } else if command.may_write() && stops_writes(server) {
             Some(CommandError::CheckpointsFail)
+        } else if self.lacks_memory
+            && command.flags.has(Flags::DENYOOM)
+            && self.staged.writes.len() == self.staged_before
+        {
+            Some(CommandError::OutOfMemory)
         } else if self.staged.is_over(server.live.query_buffer_limit_bytes())
             && (command.may_write() || may_publish(server, command, self.client))
         {
