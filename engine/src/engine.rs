@@ -9,7 +9,7 @@
 use crate::checkpoint::{Loaded, Source};
 use crate::compactor::Compactor;
 use crate::early::Early;
-use crate::evictor::{self, Evicted};
+use crate::evictor;
 use crate::expirer;
 use crate::index::{Index, IndexStatus, Indexed};
 use crate::indexer::{self, IndexError};
@@ -17,7 +17,7 @@ use crate::io::Clock;
 use crate::log::{Appender, Group, LogError, Validity};
 use crate::record::{Lsn, UnixMs};
 use crate::session::{Exclusive, Session};
-use crate::store::{BuildSender, Eviction, Expiry, Store};
+use crate::store::{BuildSender, Evicted, Eviction, Expiry, Store};
 use crate::table::{KeyCounts, RemsetSize, Table};
 use crate::throttle::ClientLatency;
 use crate::value::usage;
@@ -26,11 +26,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// The rest of the evictor where nothing is to be evicted.
-const EVICTOR_IDLE: Duration = Duration::from_millis(100);
-/// Its rest between two steps: others have the processor first.
-const EVICTOR_REST: Duration = Duration::from_micros(100);
 
 /// The engine. Threads enter by [`Engine::enter`] with a number of their own.
 pub struct Engine {
@@ -110,12 +105,11 @@ impl Engine {
             spawn("tarn-evictor", {
                 let (engine, stop) = (Arc::downgrade(&engine), stop.clone());
                 move || {
-                    let (mut group, mut rest) = (Group::default(), EVICTOR_IDLE);
+                    let (mut group, mut rest) = (Group::default(), Duration::ZERO);
                     while !stop.load(Ordering::Relaxed) {
                         std::thread::park_timeout(rest);
                         let Some(engine) = engine.upgrade() else { return };
-                        let goes_on = evictor::turn(&engine.store, &mut group);
-                        rest = if goes_on { EVICTOR_REST } else { EVICTOR_IDLE };
+                        rest = evictor::turn(&engine.store, &mut group);
                     }
                 }
             }),

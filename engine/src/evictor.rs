@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use crate::log::Group;
 use crate::record::{Batch, Change, UnixMs, Write};
 use crate::session::{Access, Session};
-use crate::store::{Candidate, CommitError, Databases, EvictionOptions, Pool, Store, Victims};
+use crate::store::{Candidate, CommitError, Databases, Evicted, EvictionOptions, Pool, Room, Store, Victims};
 use crate::table::{Entry, KeyHash, KeyRef};
 use crate::value::scale;
 use crate::value::usage;
@@ -32,37 +32,20 @@ const LATCH_WAIT: Duration = Duration::from_micros(200);
 const GATE_WAIT: Duration = Duration::from_millis(10);
 /// The time after which the thread that evicts looks again what is in use, and lets others go first.
 const STEP: Duration = Duration::from_micros(500);
+/// Its rest where nothing is to be evicted.
+const IDLE: Duration = Duration::from_millis(100);
+/// Its rest between two steps.
+const REST: Duration = Duration::from_micros(100);
+/// Its rest where it waits for other threads: those that free memory, or write the log.
+const WAIT: Duration = Duration::from_millis(5);
+/// Bytes of records that may wait to be written while it evicts: the log is there for clients.
+const BACKLOG_BYTES: u64 = 4 << 20;
 /// Looks for a candidate that may find none before nothing is said to be there.
 const LOOKS_MAX: usize = 64;
 /// Candidates in a row that may turn out to be gone, used or latched before it is given up for now.
 const MISSES_MAX: usize = 64;
 /// Bytes of a slot of the table, about, which a key takes beside its entry.
 const SLOT_BYTES: usize = 6;
-
-/// The outcome of an attempt to make room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Room {
-    /// As much was given back as was asked for.
-    #[default]
-    Enough,
-    /// The time was over before, or the log or a latch was in the way: there may be more to evict.
-    Unfinished,
-    /// There is nothing more that may be evicted.
-    Nothing,
-}
-
-/// The keys that were evicted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Evicted {
-    /// Whether that was enough.
-    pub room: Room,
-    /// Keys.
-    pub keys: u64,
-    /// Bytes that they took, about.
-    pub bytes: u64,
-    /// Those of them that another thread frees, as they are large values.
-    pub bytes_behind: u64,
-}
 
 /// Evicts keys until about so many bytes are given back, or the time is over; one in any case, if there is
 /// one.
@@ -113,20 +96,30 @@ pub(crate) fn evict(
     evicted
 }
 
-/// One step of the thread that evicts. Returns whether there is more to do now.
-pub(crate) fn turn(store: &Store, group: &mut Group) -> bool {
-    let Some(listener) = store.eviction().listener() else { return false };
+/// One step of the thread that evicts. Returns its rest behind that.
+pub(crate) fn turn(store: &Store, group: &mut Group) -> Duration {
+    let Some(listener) = store.eviction().listener() else { return IDLE };
     let excess = listener.excess_bytes();
     if excess == 0 || store.eviction().options().victims == Victims::None {
-        return false;
+        return IDLE;
     }
     if store.pending_frees() > 0 {
         // Memory that is being given back already looks as if it were in use.
-        return true;
+        return WAIT;
     }
-    let Some(databases) = store.background_within(GATE_WAIT) else { return true };
+    let Some(databases) = store.background_within(GATE_WAIT) else { return REST };
+    if databases.log.as_ref().is_some_and(|log| log.backlog_bytes() > BACKLOG_BYTES) {
+        return WAIT;
+    }
     let session = Session::new(store, databases, true);
-    evict(store, &session, excess, STEP, group).room == Room::Unfinished
+    let evicted = evict(store, &session, excess, STEP, group);
+    drop(session);
+    listener.has_evicted(evicted);
+    match evicted.room {
+        Room::Enough | Room::Nothing => IDLE,
+        Room::Unfinished if evicted.keys == 0 => WAIT,
+        Room::Unfinished => REST,
+    }
 }
 
 /// The next key to evict; `None` if there is none.

@@ -127,7 +127,6 @@ mod upheaval;
 mod watch;
 
 pub use engine::{Background, Engine};
-pub use evictor::{Evicted, Room};
 pub use index::{
     Direction, Index, IndexRange, IndexScan, IndexStatus, IndexValue, Indexed, Pointer, TEXT_BYTES_MAX,
 };
@@ -136,7 +135,9 @@ pub use log::{
     Appender, Compression, DirectoryStatus, Durable, Group, Log, LogError, LogOptions, LogStatus, OpenError,
     Recovered, SyncMode,
 };
-pub use store::{CommitError, EvictionListener, EvictionOptions, ExpiryListener, Preparation, Victims};
+pub use store::{
+    CommitError, Evicted, EvictionListener, EvictionOptions, ExpiryListener, Preparation, Room, Victims,
+};
 pub use table::{END, Entry, KeyCounts, KeyHash, KeyRef, LatchTimeout, ScanBudget, VIEWS, Visitor};
 pub use view::{View, ViewOptions};
 pub use watch::Watch;

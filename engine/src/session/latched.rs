@@ -439,7 +439,9 @@ impl<'s> Latched<'s> {
         self.with_segment(below, found.hash, |segment| {
             let entry = segment.find(found.hash, key);
             self.see(entry.map_or(segment.removed(), Entry::lsn).max(self.databases.floors[below as usize]));
-            look(entry.filter(|entry| !entry.is_expired(self.now)))
+            let live = entry.filter(|entry| !entry.is_expired(self.now));
+            live.filter(|_| self.notes_uses.get()).into_iter().for_each(Entry::note_look);
+            look(live)
         })
     }
 

@@ -43,10 +43,37 @@ pub struct EvictionOptions {
     pub samples: usize,
 }
 
+/// The outcome of an attempt to make room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Room {
+    /// As much was given back as was asked for.
+    #[default]
+    Enough,
+    /// The time was over before, or the log or a latch was in the way: there may be more to evict.
+    Unfinished,
+    /// There is nothing more that may be evicted.
+    Nothing,
+}
+
+/// The keys that were evicted at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evicted {
+    /// Whether that was enough.
+    pub room: Room,
+    /// Keys.
+    pub keys: u64,
+    /// Bytes that they took, about.
+    pub bytes: u64,
+    /// Those of them that another thread frees, as they are large values.
+    pub bytes_behind: u64,
+}
+
 /// Knows how much memory is in use, and is told of each key that was evicted.
 pub trait Listener: Send + Sync {
-    /// Bytes in use beyond the limit, as the allocator tells now; 0 if there are none, or no limit.
+    /// Bytes in use beyond the limit, as the thread that evicts sees it; 0 if there are none, or no limit.
     fn excess_bytes(&self) -> u64;
+    /// That thread has evicted some keys.
+    fn has_evicted(&self, evicted: Evicted);
     /// A key of a database was evicted as `lsn`. Its segment is latched.
     fn was_evicted(&self, db: u8, key: &[u8], lsn: Lsn);
     /// Whether keys are to be left where they are until those who are told have kept up.

@@ -36,7 +36,7 @@ pub(crate) use builds::{Build, BuildQueue, BuildSender};
 pub use copied::Copied;
 pub(crate) use databases::Databases;
 pub(crate) use eviction::{Candidate, Eviction, Pool};
-pub use eviction::{EvictionOptions, Listener as EvictionListener, Victims};
+pub use eviction::{Evicted, EvictionOptions, Listener as EvictionListener, Room, Victims};
 pub(crate) use expiry::Expiry;
 pub use expiry::Listener as ExpiryListener;
 pub use prepared::Preparation;

@@ -5,8 +5,8 @@
 //!        + what workers have allocated and freed since, which each tells of itself
 //! ```
 //!
-//! To ask the allocator takes microseconds, as it adds up its arenas. A thread's own count is two loads. What
-//! other threads do between two samples is not known until the next one.
+//! To ask the allocator takes tens of microseconds, as it locks its arenas and adds them up. A thread's own
+//! count is two loads. What other threads do between two samples is not known until the next one.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -18,8 +18,8 @@ use super::process::Heap;
 
 /// A thread tells of what it has allocated when it is so much, and at the end of its batch.
 const TOLD_BYTES: i64 = 64 << 10;
-/// A sample that is not older is good enough to refuse a command by.
-const FRESH_US: u64 = 1000;
+/// A sample that is not older is good enough to refuse a command by, or to go on evicting.
+const FRESH_US: u64 = 5000;
 
 /// The bytes that a thread has allocated, and freed, since it began.
 #[derive(Clone, Copy)]
@@ -105,16 +105,20 @@ impl MemoryLimit {
     }
 
     /// Asks the allocator.
-    pub(crate) fn sample(&self) {
+    fn sample(&self) {
+        // What this thread has done so far is in it.
+        self.note_thread(true);
         self.used.store(i64::try_from(Heap::now().allocated).unwrap_or(i64::MAX), Relaxed);
         self.sampled_us.store(self.began.elapsed().as_micros() as u64, Relaxed);
     }
 
-    /// The same, unless it was asked a moment ago.
-    pub(crate) fn sample_if_old(&self) {
+    /// Brings the estimate up to date: asks the allocator, unless it was asked a moment ago.
+    pub(crate) fn look(&self) {
         let now = self.began.elapsed().as_micros() as u64;
         if now.saturating_sub(self.sampled_us.load(Relaxed)) >= FRESH_US {
             self.sample();
+        } else {
+            self.note_thread(true);
         }
     }
 

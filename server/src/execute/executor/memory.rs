@@ -55,7 +55,8 @@ impl Executor<'_> {
         if self.enter_gate().is_err() {
             return true;
         }
-        limit.note_thread(true);
+        // Values that other threads free look as if they were in use, until the allocator is asked.
+        limit.look();
         let excess = server.memory_excess();
         limit.note_excess(excess);
         let (Some(session), Some(engine)) = (&self.session, server.engine()) else { return true };
@@ -70,7 +71,7 @@ impl Executor<'_> {
             Room::Enough | Room::Unfinished => true,
             Room::Nothing => {
                 // Nobody is refused by an estimate.
-                limit.sample_if_old();
+                limit.look();
                 server.memory_excess() == 0
             }
         }

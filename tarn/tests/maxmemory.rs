@@ -1,0 +1,138 @@
+//! A server with a memory limit: what is in use stays near it, what was evicted does not come back, and
+//! clients do not wait for evictions.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use running::{Connection, Running, eventually};
+
+/// Bytes of a value.
+const VALUE: usize = 1000;
+/// Requests that are sent before their replies are read.
+const PIPELINE: usize = 500;
+/// Bytes beyond the limit that count as none: buffers of the connections, and what the allocator keeps for
+/// threads.
+const SLACK: u64 = 4 << 20;
+
+/// A field of a section of `INFO` that is a number.
+fn info(client: &mut Connection, section: &str, name: &str) -> u64 {
+    let info = client.ask(&format!("INFO {section}"));
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_else(|| panic!("{name} is in {info}")).trim_end().parse().unwrap()
+}
+
+/// Bytes that the limit counts.
+fn counted(client: &mut Connection) -> u64 {
+    let used = info(client, "memory", "used_memory");
+    used.saturating_sub(info(client, "memory", "mem_not_counted_for_evict"))
+}
+
+/// Writes the values of these numbers; how many replies were errors.
+fn write(client: &mut Connection, numbers: std::ops::Range<usize>) -> usize {
+    let value = "v".repeat(VALUE);
+    let (mut errors, numbers) = (0, numbers.collect::<Vec<_>>());
+    for part in numbers.chunks(PIPELINE) {
+        let requests: String = part.iter().map(|number| format!("SET key:{number} {value}\r\n")).collect();
+        client.0.get_mut().write_all(requests.as_bytes()).unwrap();
+        errors += part.iter().filter(|_| client.reply() != "+OK").count();
+    }
+    errors
+}
+
+#[test]
+fn memory_stays_at_the_limit_and_what_was_evicted_stays_away() {
+    let mut server = Running::start(&["--appendfsync", "no"]);
+    let mut client = server.connect();
+    let limit = counted(&mut client) + (16 << 20);
+    assert_eq!(client.ask("CONFIG SET maxmemory-policy allkeys-lru"), "+OK");
+    assert_eq!(client.ask(&format!("CONFIG SET maxmemory {limit}")), "+OK");
+    for part in 0..10 {
+        assert_eq!(write(&mut client, part * 5000..(part + 1) * 5000), 0, "all writes have room");
+        let used = counted(&mut client);
+        assert!(used < limit + SLACK, "{used} bytes are in use, and {limit} may be");
+    }
+    let (keys, evicted) = (client.ask("DBSIZE"), info(&mut client, "stats", "evicted_keys"));
+    let left: u64 = keys.trim_start_matches(':').parse().unwrap();
+    assert_eq!(left + evicted, 50_000);
+    assert!(left > 5_000, "{left} keys are left of what has room");
+    // What is evicted after a look at the keys would look lost.
+    assert_eq!(client.ask("CONFIG SET maxmemory 0"), "+OK");
+    let digest = running::digest(&mut client);
+    assert_eq!(client.whole("WAITAOF 1 0 0"), "*[:1 :0]");
+    server.restart();
+    let mut client = server.connect();
+    let again = (client.ask("DBSIZE"), running::digest(&mut client));
+    let now: u64 = again.0.trim_start_matches(':').parse().unwrap();
+    assert!(now <= left && again.1 == digest, "{now} of {left} keys, {} and {digest}", again.1);
+}
+
+#[test]
+fn a_limit_that_is_lowered_is_reached_beside_clients() {
+    let server = Running::start(&["--appendfsync", "no"]);
+    let (mut client, mut other) = (server.connect(), server.connect());
+    assert_eq!(write(&mut client, 0..30_000), 0);
+    let limit = counted(&mut client) - (20 << 20);
+    assert_eq!(client.ask("CONFIG SET maxmemory-policy allkeys-random"), "+OK");
+    assert_eq!(client.ask(&format!("CONFIG SET maxmemory {limit}")), "+OK");
+    let mut longest = Duration::ZERO;
+    eventually(|| {
+        let began = Instant::now();
+        assert_eq!(other.ask("SET other value"), "+OK", "there are keys to evict, so no write is refused");
+        longest = longest.max(began.elapsed());
+        (counted(&mut client) <= limit).then_some(())
+    });
+    assert!(longest < Duration::from_secs(2), "a client waited for {longest:?}");
+    let evicted = info(&mut client, "stats", "evicted_keys");
+    assert!((10_000..30_000).contains(&evicted), "{evicted} keys were evicted");
+    assert_eq!(client.ask("CONFIG SET maxmemory-policy noeviction"), "+OK");
+    assert_eq!(client.ask("CONFIG SET maxmemory 1"), "+OK");
+    eventually(|| (info(&mut client, "stats", "current_eviction_exceeded_time") > 0).then_some(()));
+}
+
+#[test]
+fn a_value_that_is_deleted_makes_room() {
+    let server = Running::start(&[]);
+    let mut client = server.connect();
+    let limit = counted(&mut client) + (8 << 20);
+    assert_eq!(client.ask("SETRANGE big 16000000 x"), ":16000001");
+    assert_eq!(client.ask(&format!("CONFIG SET maxmemory {limit}")), "+OK");
+    assert_eq!(client.ask("SET k v"), "-OOM command not allowed when used memory > 'maxmemory'.");
+    assert_eq!(client.ask("GET k"), "$-1");
+    assert_eq!(client.ask("DEL big"), ":1");
+    eventually(|| (client.ask("SET k v") == "+OK").then_some(()));
+}
+
+/// Queues about so many bytes of requests.
+fn queue(client: &mut Connection, bytes: usize) {
+    let value = "v".repeat(50_000);
+    assert_eq!(client.ask("MULTI"), "+OK");
+    for _ in 0..bytes / value.len() {
+        client.send(&format!("SET k {value}"));
+        if client.try_reply().is_none() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn the_clients_with_the_largest_buffers_are_disconnected_unless_they_are_spared() {
+    let server = Running::start(&["--maxmemory-clients", "1mb"]);
+    let mut operator = server.connect();
+    assert_eq!(operator.ask("CLIENT NO-EVICT on"), "+OK");
+    let mut small = server.connect();
+    assert_eq!(small.ask("PING"), "+PONG");
+    let mut large = server.connect();
+    queue(&mut large, 2 << 20);
+    eventually(|| (info(&mut operator, "stats", "evicted_clients") > 0).then_some(()));
+    assert!(large.try_ask("PING").is_none(), "it is closed");
+    assert_eq!(small.ask("PING"), "+PONG", "the memory of the others is not too much");
+    let mut spared = server.connect();
+    assert_eq!(spared.ask("CLIENT NO-EVICT on"), "+OK");
+    queue(&mut spared, 2 << 20);
+    eventually(|| (info(&mut operator, "stats", "evicted_clients") > 1).then_some(()));
+    assert!(spared.whole("EXEC").starts_with("*[+OK"));
+}
