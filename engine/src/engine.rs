@@ -17,7 +17,7 @@ use crate::io::Clock;
 use crate::log::{Appender, Group, LogError, Validity};
 use crate::record::{Lsn, UnixMs};
 use crate::session::{Exclusive, Session};
-use crate::store::{BuildSender, Evicted, Eviction, Expiry, Store};
+use crate::store::{BuildSender, Evicted, Eviction, Expiry, IndexMemory, Store};
 use crate::table::{KeyCounts, RemsetSize, Table};
 use crate::throttle::ClientLatency;
 use crate::value::usage;
@@ -303,6 +303,17 @@ impl Engine {
     /// Whether there is any index.
     pub fn has_indexes(&self) -> bool {
         self.store.has_indexes()
+    }
+
+    /// Sets how many bytes of memory all indexes may take, about; 0: any number. Past that the largest are
+    /// given up, until there is room for them again: queries read the tables meanwhile.
+    pub fn limit_indexes(&self, bytes: usize) {
+        self.store.index_limit().set(bytes);
+    }
+
+    /// The memory that all indexes take, as it was found a moment ago. Waits for nobody.
+    pub fn index_memory(&self) -> IndexMemory {
+        self.store.index_limit().memory()
     }
 
     /// All indexes, and how they are doing.

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use crate::indexer;
 use crate::log::Group;
 use crate::record::UnixMs;
 use crate::session::Latched;
@@ -28,12 +29,13 @@ const SETTLE_MS: u64 = 30 * 60 * 1000;
 /// Segments that are gone over before the gate is left for a moment.
 const SETTLED_AT_ONCE: usize = 8;
 
-/// One turn of the expirer: moves the clock of uses, cancels views past a limit, deletes what is due, makes
-/// tables smaller.
+/// One turn of the expirer: moves the clock of uses, cancels views past a limit, gives up indexes past
+/// theirs, deletes what is due, makes tables smaller.
 pub(crate) fn turn(store: &Store) {
     usage::set_time(store.clock().monotonic());
     settle_uses(store);
     store.views().enforce_limits();
+    indexer::keep_to_limit(store);
     if store.expiry().is_active() {
         let began = store.clock().monotonic();
         expire_due(store, store.now());

@@ -9,12 +9,13 @@
 //! another, its indexes are built again from the table that is there now. Views that are open go on reading
 //! the table of their instant by the indexes that it had.
 
-use crate::index::{Index, Indexed};
+use crate::index::{Index, IndexStatus, Indexed};
 use crate::session::Exclusive;
-use crate::store::{Build, Store};
+use crate::store::{Build, IndexMemory, Store};
 use crate::throttle::{Throttle, give_way};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Why an index was not made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +26,45 @@ pub enum IndexError {
     /// There is no such database.
     #[error("there is no database {0}; see the directive databases")]
     NoDatabase(u8),
+}
+
+/// Notes the memory of all indexes. Gives one of them up while all take more than they may, the largest; has
+/// one that was given up built again when there is room for it. Queries read the table meanwhile. Leaves that
+/// to its next call while somebody is inside the gate for long.
+///
+/// REQUIRES: the caller is not inside the gate.
+pub(crate) fn keep_to_limit(store: &Store) {
+    let (limit, all) = (store.index_limit().bytes_max(), store.indexes());
+    let bytes: usize = all.iter().map(|index| index.bytes).sum();
+    let given_up = all.iter().filter(|index| index.given_up_bytes > 0);
+    let given_up = given_up.map(|index| (index.db, index.name.clone())).collect();
+    store.index_limit().note(IndexMemory { bytes, given_up });
+    let fits = |index: &IndexStatus| limit == 0 || bytes + index.given_up_bytes <= limit;
+    if limit > 0 && bytes > limit {
+        if let Some(largest) = all.iter().max_by_key(|index| index.bytes) {
+            replace(store, largest, Index::given_up);
+        }
+    } else if let Some(index) = all.iter().find(|index| index.given_up_bytes > 0 && fits(index))
+        && let Some(build) = replace(store, index, Index::rebuilding)
+    {
+        store.build(build);
+    }
+}
+
+/// Puts another index in the place of one; returns the build that it needs. `None` if somebody is inside the
+/// gate for long, or there is no such index any more.
+fn replace(store: &Store, which: &IndexStatus, other: impl Fn(&Index) -> Index) -> Option<Build> {
+    let mut exclusive = Exclusive::try_close(store, Duration::ZERO)?;
+    let databases = exclusive.databases();
+    let table = databases.tables[usize::from(which.db)].clone();
+    let mut indexes = databases.indexes[usize::from(which.db)].to_vec();
+    let place = indexes.iter_mut().find(|index| index.name() == which.name)?;
+    let index = Arc::new(other(place));
+    let old = std::mem::replace(place, index.clone());
+    exclusive.set_indexes(which.db, &indexes.into());
+    drop(exclusive);
+    store.discard_indexes(vec![old].into());
+    Some(Build { table, index })
 }
 
 /// Builds an index, until it is built or all stops.

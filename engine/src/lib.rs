@@ -136,7 +136,8 @@ pub use log::{
     Recovered, SyncMode,
 };
 pub use store::{
-    CommitError, Evicted, EvictionListener, EvictionOptions, ExpiryListener, Preparation, Room, Victims,
+    CommitError, Evicted, EvictionListener, EvictionOptions, ExpiryListener, IndexMemory, Preparation, Room,
+    Victims,
 };
 pub use table::{END, Entry, KeyCounts, KeyHash, KeyRef, LatchTimeout, ScanBudget, VIEWS, Visitor};
 pub use view::{View, ViewOptions};

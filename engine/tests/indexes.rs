@@ -615,3 +615,34 @@ fn an_index_says_how_large_it_is() {
     let nothing = IndexRange { from: Bound::Included(number(2.0)), to: Bound::Included(number(1.0)) };
     assert_eq!(index.estimate(&nothing, 5_000), 0);
 }
+
+#[test]
+fn indexes_past_their_limit_are_given_up_and_built_again_when_there_is_room() {
+    let store = store(1);
+    create(&store, 0, 0).unwrap();
+    create(&store, 0, 1).unwrap();
+    (0..3_000).for_each(|number| put_number(&store, 0, &format!("key:{number}"), number));
+    store.wait_for_indexes();
+    let bytes: usize = store.engine.indexes().iter().map(|index| index.bytes).sum();
+    let view = store.engine.open_view(ViewOptions::indexed_of(0, "test")).unwrap();
+    store.engine.limit_indexes(bytes - 1);
+    let is_given_up = || store.engine.indexes().iter().any(|index| index.given_up_bytes > 0);
+    for _ in 0..30_000 {
+        if is_given_up() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let statuses = store.engine.indexes();
+    let [largest, other] = &statuses[..] else { panic!("there are two") };
+    assert!(largest.given_up_bytes > 0 && !largest.is_ready && other.is_ready, "{largest:?}, {other:?}");
+    put_number(&store, 0, "key:new", 7);
+    assert_eq!((store.engine.indexes()[0].pointers, store.engine.indexes()[0].bytes), (0, 0));
+    // A view that had been opened before goes on to read what was there.
+    let scan = view.scan_index(0, NAMES[0], &IndexRange::ALL, Direction::Ascending).unwrap();
+    assert_eq!(view.count_pointers(scan).unwrap(), 3_000);
+    drop(view);
+    store.engine.limit_indexes(0);
+    store.wait_for_indexes();
+    assert_eq!(store.engine.indexes()[0].pointers, 3_001);
+}

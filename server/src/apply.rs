@@ -49,6 +49,7 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
         }
         set_view_limits(store, new);
         set_eviction(store, new);
+        store.engine.limit_indexes(new.index_max_memory_bytes);
         set_latency_target(store, new);
         set_compaction(store, new);
         server.scrubber.set_bytes_per_second(new.log_scrub_bytes_per_second as u64);
@@ -91,6 +92,7 @@ pub(crate) fn open_doors(server: &Services, store: Store) {
         set_view_limits(&store, config);
         track_uses(config);
         set_eviction(&store, config);
+        store.engine.limit_indexes(config.index_max_memory_bytes);
         set_latency_target(&store, config);
         set_compaction(&store, config);
         server.scrubber.set_bytes_per_second(config.log_scrub_bytes_per_second as u64);

@@ -135,6 +135,7 @@ const ONLY_TARN: [&str; 34] = [
     "checkpoint-format",
     "checkpoint-mode",
     "checkpoint-pace",
+    "index-max-memory",
     "log-backlog-limit",
     "log-compaction",
     "log-compaction-bytes-per-second",

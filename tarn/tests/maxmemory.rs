@@ -133,6 +133,9 @@ fn the_clients_with_the_largest_buffers_are_disconnected_unless_they_are_spared(
     let mut spared = server.connect();
     assert_eq!(spared.ask("CLIENT NO-EVICT on"), "+OK");
     queue(&mut spared, 2 << 20);
+    let mut next = server.connect();
+    queue(&mut next, 100_000);
     eventually(|| (info(&mut operator, "stats", "evicted_clients") > 1).then_some(()));
+    assert_eq!(small.ask("PING"), "+PONG", "who has no buffer stays");
     assert!(spared.whole("EXEC").starts_with("*[+OK"));
 }

@@ -44,6 +44,9 @@ pub struct IndexStatus {
     pub removed: usize,
     /// Bytes of memory, about.
     pub bytes: usize,
+    /// Bytes that it had when it was given up, as all indexes took more than they may; 0: it was not. One
+    /// that was given up has no pointers, and is not ready.
+    pub given_up_bytes: usize,
 }
 
 /// An index of one table. A table that takes the place of another has indexes of its own.
@@ -56,6 +59,8 @@ pub struct Index {
     built: AtomicU64,
     /// Nobody needs it to be built any more.
     dropped: AtomicBool,
+    /// As in [`IndexStatus`].
+    given_up_bytes: usize,
 }
 
 /// Entries that are looked at under one latch while an index is built, and a few where they have one
@@ -66,7 +71,8 @@ impl Index {
     /// An index that is still to be built.
     pub(crate) fn new(name: &str, indexed: Arc<dyn Indexed>) -> Index {
         let (pointers, built) = (RwLock::default(), AtomicU64::new(0));
-        Index { name: name.to_owned(), indexed, pointers, built, dropped: AtomicBool::new(false) }
+        let (name, dropped) = (name.to_owned(), AtomicBool::new(false));
+        Index { name, indexed, pointers, built, dropped, given_up_bytes: 0 }
     }
 
     /// An index of the same definition that is still to be built.
@@ -77,6 +83,12 @@ impl Index {
     /// An index of the same definition, of an empty table.
     pub(crate) fn emptied(&self) -> Index {
         Index { built: AtomicU64::new(END), ..self.rebuilding() }
+    }
+
+    /// An index of the same definition that nobody builds or maintains.
+    pub(crate) fn given_up(&self) -> Index {
+        let given_up_bytes = self.pointers.read().bytes().max(1);
+        Index { given_up_bytes, ..self.rebuilding() }
     }
 
     /// Its name.
@@ -135,6 +147,7 @@ impl Index {
             pointers: pointers.len(),
             removed: pointers.removed(),
             bytes: pointers.bytes(),
+            given_up_bytes: self.given_up_bytes,
         }
     }
 
@@ -249,7 +262,7 @@ pub(crate) fn maintained<T>(
     let value_in = |index: &Index, segment: &Segment| {
         segment.find(hash, key).and_then(|entry| index.indexed.value_of(entry))
     };
-    let covering = indexes.iter().filter(|index| index.indexed.covers(key));
+    let covering = indexes.iter().filter(|index| index.given_up_bytes == 0 && index.indexed.covers(key));
     let before: SmallVec<[_; 2]> = covering.map(|index| (index, value_in(index, segment))).collect();
     let applied = apply(segment);
     for (index, old) in before {

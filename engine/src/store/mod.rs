@@ -32,7 +32,8 @@ use crate::table::{Entry, Garbage, KeyCounts, Readers, RemsetSize, Table};
 use crate::throttle::ClientLatency;
 use crate::view::{Live, View, ViewError, ViewOptions, Views};
 use crate::watch::Watches;
-pub(crate) use builds::{Build, BuildQueue, BuildSender};
+pub use builds::IndexMemory;
+pub(crate) use builds::{Build, BuildQueue, BuildSender, IndexLimit};
 pub use copied::Copied;
 pub(crate) use databases::Databases;
 pub(crate) use eviction::{Candidate, Eviction, Pool};
@@ -76,6 +77,7 @@ pub struct Store {
     clock: Arc<dyn Clock>,
     reaper: Reaper,
     builds: BuildSender,
+    index_limit: IndexLimit,
     views: Arc<Views>,
     rewrite_cursor: RewriteCursor,
     expiry: Expiry,
@@ -116,6 +118,7 @@ impl Store {
             clock,
             reaper,
             builds,
+            index_limit: IndexLimit::default(),
             expiry: Expiry::default(),
             eviction: Eviction::default(),
             preparations: Preparations::default(),
@@ -316,6 +319,11 @@ impl Store {
             indexes.iter().map(|index| index.status(db as u8)).collect::<Vec<_>>()
         };
         indexes.iter().enumerate().flat_map(of_db).collect()
+    }
+
+    /// The memory that indexes may take, and take.
+    pub(crate) fn index_limit(&self) -> &IndexLimit {
+        &self.index_limit
     }
 
     /// Has an index built in the background.

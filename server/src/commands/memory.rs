@@ -8,7 +8,7 @@ use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::services::Services;
 use crate::execute::spec::{Flags, KeySpec};
-use crate::metrics::figures::{Clients, Memory, backlog_bytes};
+use crate::metrics::figures::{Clients, Memory, Overhead};
 use crate::observe::process;
 
 const ANY_TIME: Flags = Flags::LOADING.with(Flags::STALE);
@@ -68,32 +68,31 @@ enum Figure {
 /// The figures of `MEMORY STATS` but for those of databases, which stand behind `lua.caches` and its like.
 fn figures(server: &Services, keys: u64) -> [Vec<(&'static str, Figure)>; 2] {
     let Memory { heap, resident, peak } = Memory::of(server);
-    let clients = Clients::of(server).bytes as u64;
+    let overhead = Overhead::of(server);
     let ratio = |a: u64, b: u64| Figure::Ratio(if b == 0 { 0.0 } else { a as f64 / b as f64 });
     let bytes = |bytes: u64| Figure::Bytes(bytes as i64);
     let less = |a: u64, b: u64| Figure::Bytes(a as i64 - b as i64);
-    let [of_scripts, of_functions] = server.scripts.running.interpreter_bytes().map(|bytes| bytes as u64);
-    let scripts = of_scripts + server.scripts.cache.size().1 as u64;
-    let log = backlog_bytes(server);
-    let overhead = server.startup_bytes + clients + log + scripts + of_functions;
-    let dataset = heap.allocated.saturating_sub(overhead);
+    let dataset = heap.allocated.saturating_sub(overhead.bytes());
     let grown = heap.allocated.saturating_sub(server.startup_bytes);
     let percent = |a: u64, b: u64| Figure::Ratio(if b == 0 { 0.0 } else { 100.0 * a as f64 / b as f64 });
     [
         vec![
             ("peak.allocated", bytes(peak)),
             ("total.allocated", bytes(heap.allocated)),
-            ("startup.allocated", bytes(server.startup_bytes)),
+            ("startup.allocated", bytes(overhead.startup)),
             ("replication.backlog", bytes(0)),
             ("clients.slaves", bytes(0)),
-            ("clients.normal", bytes(clients)),
+            ("clients.normal", bytes(overhead.clients)),
             ("cluster.links", bytes(0)),
-            ("aof.buffer", bytes(log)),
-            ("lua.caches", bytes(scripts)),
-            ("functions.caches", bytes(of_functions)),
+            ("aof.buffer", bytes(overhead.log)),
+            ("lua.caches", bytes(overhead.scripts)),
+            ("functions.caches", bytes(overhead.functions)),
+            ("indexes", bytes(overhead.indexes)),
+            ("kept.versions", bytes(overhead.versions)),
+            ("log.validity", bytes(overhead.validity)),
         ],
         vec![
-            ("overhead.total", bytes(overhead)),
+            ("overhead.total", bytes(overhead.bytes())),
             ("keys.count", bytes(keys)),
             ("keys.bytes-per-key", bytes(grown.checked_div(keys).unwrap_or(0))),
             ("dataset.bytes", bytes(dataset)),

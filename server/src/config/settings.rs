@@ -111,6 +111,8 @@ pub struct Config {
     pub lfu_log_factor: u32,
     /// Minutes in which it shrinks by one; 0: it does not.
     pub lfu_decay_time_minutes: u32,
+    /// Bytes of memory that all indexes of SQL may take; 0 for no limit.
+    pub index_max_memory_bytes: usize,
     /// Directory of the data, absolute.
     pub dir: PathBuf,
     /// Whether writes are logged.
@@ -384,6 +386,7 @@ impl Config {
             maxmemory_clients: MemoryShare::default(),
             lfu_log_factor: 0,
             lfu_decay_time_minutes: 0,
+            index_max_memory_bytes: 0,
             dir: PathBuf::new(),
             appendonly: false,
             appendfsync: AppendFsync::default(),

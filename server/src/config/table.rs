@@ -299,6 +299,9 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "how slowly the counter of a key's uses grows under an lfu policy; 0: by one at each use"),
     Directive::run_time("lfu-decay-time", int(0, INT_MAX), "1", field!(lfu_decay_time_minutes),
         "minutes in which that counter shrinks by one; 0: it does not"),
+    Directive::run_time("index-max-memory", memory(0, BYTES_MAX), "0", field!(index_max_memory_bytes),
+        "memory of all indexes of SQL, about, past which the largest is given up: queries read without it, \
+         until there is room for it again; 0 for no limit"),
 
     // Small collections.
     Directive::run_time("hash-max-listpack-entries", int(0, i64::MAX), "512",

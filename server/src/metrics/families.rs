@@ -103,6 +103,13 @@ fn memory(page: &mut Page, server: &Services) {
         "Bytes that maxmemory does not count: records that are not written, versions kept for views.",
         server.not_counted_bytes(),
     );
+    let memory = server.engine().map(|engine| engine.index_memory()).unwrap_or_default();
+    page.gauge("tarn_index_bytes", "Memory of all indexes, about.", memory.bytes);
+    page.gauge(
+        "tarn_indexes_given_up",
+        "Indexes that are not there for now, as all took more than index-max-memory.",
+        memory.given_up.len(),
+    );
     page.counter(
         "tarn_memory_exceeded_seconds_total",
         "Time for which more memory was in use than maxmemory.",

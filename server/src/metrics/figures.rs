@@ -70,6 +70,51 @@ impl Memory {
     }
 }
 
+/// Memory beside keys and values that is told apart, in bytes.
+#[derive(Debug)]
+pub(crate) struct Overhead {
+    /// That of the process before it had any data.
+    pub startup: u64,
+    /// The buffers of clients.
+    pub clients: u64,
+    /// Indexes of SQL.
+    pub indexes: u64,
+    /// Old versions that are kept for views.
+    pub versions: u64,
+    /// Records that are not on disk yet.
+    pub log: u64,
+    /// What the log knows of replaced records.
+    pub validity: u64,
+    /// Interpreters and sources of scripts.
+    pub scripts: u64,
+    /// Interpreters of functions.
+    pub functions: u64,
+}
+
+impl Overhead {
+    /// That of a server.
+    pub(crate) fn of(server: &Services) -> Overhead {
+        let [scripts, functions] = server.scripts.running.interpreter_bytes().map(|bytes| bytes as u64);
+        let engine = server.engine();
+        Overhead {
+            startup: server.startup_bytes,
+            clients: Clients::of(server).bytes as u64,
+            indexes: engine.map_or(0, |engine| engine.index_memory().bytes as u64),
+            versions: engine.map_or(0, |engine| engine.views().retained_bytes() as u64),
+            log: backlog_bytes(server),
+            validity: engine.map_or(0, |engine| engine.compactor().status().validity_bytes as u64),
+            scripts: scripts + server.scripts.cache.size().1 as u64,
+            functions,
+        }
+    }
+
+    /// All of it.
+    pub(crate) fn bytes(&self) -> u64 {
+        let Overhead { startup, clients, indexes, versions, log, validity, scripts, functions } = self;
+        startup + clients + indexes + versions + log + validity + scripts + functions
+    }
+}
+
 /// Bytes of records that are not on disk yet.
 pub(crate) fn backlog_bytes(server: &Services) -> u64 {
     let Some(open) = server.store().and_then(|store| store.log.load_full()) else { return 0 };

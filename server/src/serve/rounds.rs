@@ -30,6 +30,8 @@ pub(super) struct Rounds {
     compaction_error: Option<String>,
     /// Rounds over the whole log that were told.
     compaction_rounds: u64,
+    /// The indexes that were told to be given up.
+    given_up: Vec<(u8, String)>,
 }
 
 impl Rounds {
@@ -51,6 +53,7 @@ impl Rounds {
         self.look_at_log_file();
         self.look_at_log(server);
         self.look_at_compactions(server);
+        self.look_at_indexes(server);
         server.saver.look(server, &server.config.snapshot());
     }
 
@@ -60,6 +63,22 @@ impl Rounds {
         if self.made.is_multiple_of(ROUNDS_A_SECOND) {
             logging::follow_file();
         }
+    }
+
+    /// Tells of indexes that are given up, and of those that are not any more.
+    fn look_at_indexes(&mut self, server: &Services) {
+        let Some(engine) = server.engine() else { return };
+        let given_up = engine.index_memory().given_up;
+        for (db, name) in given_up.iter().filter(|index| !self.given_up.contains(index)) {
+            tracing::warn!(
+                "Gave up the index {name} of database {db}: all indexes took more than index-max-memory; \
+                 queries read without it"
+            );
+        }
+        for (db, name) in self.given_up.iter().filter(|index| !given_up.contains(index)) {
+            tracing::info!("The index {name} of database {db} is built again, or is gone");
+        }
+        self.given_up = given_up;
     }
 
     /// Tells when the log fails and when it works again, and the same of each of its directories.
@@ -140,8 +159,10 @@ fn look_at_clients(server: &Services) {
     }
     sizes.retain(|(_, client)| !client.info.lock().no_evict);
     sizes.sort_unstable_by_key(|(bytes, _)| *bytes);
+    // Who has no buffer would give nothing back.
     while bytes > limit
         && let Some((largest, client)) = sizes.pop()
+        && largest > 0
     {
         tracing::info!(
             "closing client {} at {}: its buffers take {largest} bytes, those of all {bytes}, see \
