@@ -8,7 +8,7 @@ use crate::record::{Batch, Change, Lsn, Stamped, UnixMs, Write};
 use crate::store::{CommitError, Copied, Databases, Store};
 use crate::table::latch::{ReadLatch, WriteLatch};
 use crate::table::{Entry, KeyHash, KeyRef, Over, Placed, Readers, Retired, Segment, Table, touch_all};
-use crate::value::usage::{self, Tracked};
+use crate::value::usage::{self, Tracked, Use};
 use smallvec::SmallVec;
 use std::borrow::Borrow;
 use std::cell::Cell;
@@ -102,6 +102,8 @@ pub struct Latched<'s> {
     lookups: Cell<(u64, u64)>,
     /// Whether a look at an entry counts as a use of it.
     notes_uses: Cell<bool>,
+    /// The note of use that the next change of a key leaves.
+    given_use: Cell<Option<(u8, KeyHash, Use)>>,
     /// Where replaced records are kept for a while; `None`: they are marked at once.
     pub(super) superseded: Option<&'s Superseded>,
     /// The changes of the running transaction so far.
@@ -195,6 +197,7 @@ impl<'s> Latched<'s> {
             met_expired: Cell::new(false),
             lookups: Cell::default(),
             notes_uses: Cell::new(false),
+            given_use: Cell::new(None),
             superseded: None,
             overlay: None,
             #[cfg(debug_assertions)]
@@ -342,6 +345,12 @@ impl<'s> Latched<'s> {
     /// Whether the looks that follow count as uses of the entries: those of a client's command do.
     pub fn note_uses(&self, on: bool) {
         self.notes_uses.set(on);
+    }
+
+    /// Has the next change of a key leave this note of its use. Of several keys of a transaction that holds
+    /// for the last.
+    pub fn give_use(&self, db: u8, key: &[u8], used: Use) {
+        self.given_use.set(Some((db, self.key_ref(db, key).hash, used)));
     }
 
     /// Says that the command looked at more than its latched keys.
@@ -545,6 +554,11 @@ impl<'s> Latched<'s> {
             if counts && effect.keys == 0 && matches!(change, Change::Put { .. }) {
                 segment.find(key.hash, key.key).into_iter().for_each(Entry::note_look);
             }
+            if let Some((_, _, used)) =
+                self.given_use.get().filter(|given| (given.0, given.1) == (key.db, key.hash))
+            {
+                segment.find(key.hash, key.key).into_iter().for_each(|entry| entry.set_used(used));
+            }
             if effect.timed < 0 {
                 table.note_untimed(lsn);
             }
@@ -600,6 +614,7 @@ impl<'s> Latched<'s> {
             met_expired: Cell::new(false),
             lookups: Cell::default(),
             notes_uses: Cell::new(false),
+            given_use: Cell::new(None),
             superseded: None,
             overlay: None,
             #[cfg(debug_assertions)]

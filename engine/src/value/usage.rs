@@ -196,6 +196,20 @@ fn idle_s(used: Use, seconds: u64) -> u64 {
     }
 }
 
+/// The note of a key that was used last so many seconds ago.
+fn of_idle(idle_s: u64, seconds: u64) -> Use {
+    if idle_s < SETTLED_S {
+        return Use(((seconds % FINE + FINE - idle_s) % FINE) as u16);
+    }
+    of_coarse_idle(idle_s.div_ceil(COARSE_S), seconds)
+}
+
+/// The same, in the coarser unit.
+fn of_coarse_idle(idle: u64, seconds: u64) -> Use {
+    let idle = idle.min(COARSE_IDLE_MAX);
+    Use((FINE + (seconds / COARSE_S % COARSE + COARSE - idle) % COARSE) as u16)
+}
+
 /// The counter of a key, as it is now.
 fn frequency(used: Use, seconds: u64) -> u8 {
     let [counter, tick] = used.0.to_be_bytes();
@@ -216,10 +230,7 @@ fn settled_at(used: Use, tracked: Tracked, seconds: u64) -> Option<Use> {
     let is_fine = u64::from(used.0) < FINE;
     let coarse_idle = if is_fine { idle.div_ceil(COARSE_S) } else { idle / COARSE_S };
     let is_to_change = if is_fine { idle >= SETTLED_S } else { coarse_idle > COARSE_IDLE_MAX };
-    is_to_change.then(|| {
-        let idle = coarse_idle.min(COARSE_IDLE_MAX);
-        Use((FINE + (seconds / COARSE_S % COARSE + COARSE - idle) % COARSE) as u16)
-    })
+    is_to_change.then(|| of_coarse_idle(coarse_idle, seconds))
 }
 
 /// As `settled_at`, now.
@@ -228,6 +239,17 @@ pub(crate) fn settled(used: Use) -> Option<Use> {
 }
 
 impl Use {
+    /// That of a key which has not been used for so many seconds; `None` where no times are noted.
+    pub fn of_idle_s(idle_s: u64) -> Option<Use> {
+        (tracked() != Tracked::Frequency).then(|| of_idle(idle_s, SECONDS.load(Relaxed)))
+    }
+
+    /// That of a key whose uses have this counter; `None` where uses are not counted.
+    pub fn of_frequency(counter: u8) -> Option<Use> {
+        let tick = Counting::now(SECONDS.load(Relaxed)).tick;
+        (tracked() == Tracked::Frequency).then(|| Use(of_counter(counter, tick)))
+    }
+
     /// The seconds for which the key has not been used, where times are noted.
     pub fn idle_s(self) -> u64 {
         idle_s(self, SECONDS.load(Relaxed))
@@ -280,6 +302,20 @@ mod tests {
                 idle_s(used, 7 + hour * 3600) + 2 * COARSE_S >= (hour * 3600).min(170 * 86_400),
                 "{hour}"
             );
+        }
+    }
+
+    #[test]
+    fn a_note_that_is_made_for_a_time_without_use_tells_that_time() {
+        for seconds in [0, 5, 100_000, 1 << 40] {
+            for idle in [0, 1, 6000, SETTLED_S - 1] {
+                assert_eq!(idle_s(of_idle(idle, seconds), seconds), idle);
+            }
+            for idle in [SETTLED_S, 1_000_000, 15_000_000] {
+                let told = idle_s(of_idle(idle, seconds), seconds);
+                assert!(told >= idle && told < idle + COARSE_S, "{told} for {idle}");
+            }
+            assert_eq!(idle_s(of_idle(u64::MAX, seconds), seconds), COARSE_IDLE_MAX * COARSE_S);
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tarn_engine::ScanBudget;
+use tarn_engine::value::usage::Use;
 use tarn_resp::Args;
 
 use super::debug_data::{populate, reload};
@@ -19,7 +20,11 @@ use crate::execute::spec::{Flags, KeySpec};
 use crate::glob;
 use crate::shared::random_id;
 
-const LOADED: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::ALONE_IN_EXEC);
+const LOADED: Flags = Flags::ADMIN
+    .with(Flags::NOSCRIPT)
+    .with(Flags::STALE)
+    .with(Flags::ALONE_IN_EXEC)
+    .with(Flags::NO_TOUCH);
 const FLAGS: Flags = LOADED.with(Flags::LOADING);
 
 const fn sub(
@@ -241,8 +246,12 @@ fn steps_from<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
 
 fn object<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let entry = cx.entry(args.at(2)).ok_or(CommandError::NoSuchKey)?;
+    let is_lfu = cx.server.config.snapshot().maxmemory_policy.is_lfu();
+    let idle_s = entry.used().filter(|_| !is_lfu).map_or(0, Use::idle_s);
+    // As Redis has it: a time of 24 bits.
+    let used_s = (cx.now() / 1000).saturating_sub(idle_s) & 0xFF_FFFF;
     let text = format!(
-        "Value at:0x{:x} refcount:1 encoding:{} serializedlength:{} lru:0 lru_seconds_idle:0{}",
+        "Value at:0x{:x} refcount:1 encoding:{} serializedlength:{} lru:{used_s} lru_seconds_idle:{idle_s}{}",
         std::ptr::from_ref(entry) as usize,
         entry.encoding(),
         entry.bytes(),

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use tarn_engine::record::{Change, UnixMs};
+use tarn_engine::value::usage::Use;
 use tarn_rdb::ReadError;
 use tarn_rdb::payload::{self, PayloadError};
 use tarn_resp::Args;
@@ -49,14 +50,15 @@ fn dump<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
 }
 
 /// The options after the payload.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 struct RestoreOptions {
     replace: bool,
     /// `ABSTTL`: the TTL is a point in time.
     absolute: bool,
-    /// `IDLETIME` or `FREQ` was there, which are checked and not kept: when a key was used is not noted.
-    idle: bool,
-    freq: bool,
+    /// `IDLETIME`, in seconds.
+    idle_s: Option<u64>,
+    /// `FREQ`.
+    frequency: Option<u8>,
 }
 
 impl RestoreOptions {
@@ -68,23 +70,22 @@ impl RestoreOptions {
                 options.replace = true;
             } else if word.eq_ignore_ascii_case(b"absttl") {
                 options.absolute = true;
-            } else if word.eq_ignore_ascii_case(b"idletime") && !options.freq {
+            } else if word.eq_ignore_ascii_case(b"idletime") && options.frequency.is_none() {
                 let seconds = parse::integer(words.next().ok_or(CommandError::Syntax)?)?;
-                options.idle = true;
-                if seconds < 0 {
-                    return Err(NEGATIVE_IDLETIME);
-                }
-            } else if word.eq_ignore_ascii_case(b"freq") && !options.idle {
+                options.idle_s = Some(u64::try_from(seconds).map_err(|_| NEGATIVE_IDLETIME)?);
+            } else if word.eq_ignore_ascii_case(b"freq") && options.idle_s.is_none() {
                 let freq = parse::integer(words.next().ok_or(CommandError::Syntax)?)?;
-                options.freq = true;
-                if !(0..=255).contains(&freq) {
-                    return Err(BAD_FREQ);
-                }
+                options.frequency = Some(u8::try_from(freq).map_err(|_| BAD_FREQ)?);
             } else {
                 return Err(CommandError::Syntax);
             }
         }
         Ok(options)
+    }
+
+    /// The note of use that the key gets, if it is told as the policy needs it.
+    fn used(&self) -> Option<Use> {
+        self.idle_s.and_then(Use::of_idle_s).or_else(|| self.frequency.and_then(Use::of_frequency))
     }
 
     /// When the key expires by its TTL, of which 0 says never.
@@ -118,6 +119,9 @@ fn restore<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
     let expiry = options.expiry(ttl, cx.now())?;
     let change = builder.finish(expiry).ok().flatten().ok_or(BAD_FORMAT)?;
     if expiry.is_none_or(|at| at > cx.now()) {
+        if let Some(used) = options.used() {
+            cx.keys.give_use(cx.db, key, used);
+        }
         cx.write(key, change);
     } else if is_there {
         cx.write(key, Change::Delete);

@@ -26,6 +26,11 @@ impl Entry {
         self.body.block().note_use(|_| used);
     }
 
+    /// Puts a note in the place of the one that it has.
+    pub(crate) fn set_used(&self, used: Use) {
+        self.body.block().note_use(|_| used);
+    }
+
     /// Writes the note so that it can be understood for some hours more.
     pub(crate) fn settle_use(&self) {
         if let Some(settled) = self.used().and_then(usage::settled) {
