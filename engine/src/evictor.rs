@@ -44,6 +44,8 @@ const BACKLOG_BYTES: u64 = 4 << 20;
 const LOOKS_MAX: usize = 64;
 /// Candidates in a row that may turn out to be gone, used or latched before it is given up for now.
 const MISSES_MAX: usize = 64;
+/// A key with a longer name is not evicted: it would have to be copied under a latch.
+const KEY_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a slot of the table, about, which a key takes beside its entry.
 const SLOT_BYTES: usize = 6;
 
@@ -166,7 +168,10 @@ fn draw(databases: &Databases, options: EvictionOptions, there: &[(usize, usize)
 fn look(databases: &Databases, options: EvictionOptions, (db, index): (usize, usize), pool: &mut Pool) {
     let Some(segment) = databases.tables[db].read_within(index, Some(LATCH_WAIT)) else { return };
     let samples = if options.victims == Victims::Random { 1 } else { options.samples };
-    let is = |entry: &Entry| !options.only_expiring || entry.expiry().is_some();
+    let is = |entry: &Entry| {
+        let is_allowed = !options.only_expiring || entry.expiry().is_some();
+        is_allowed && entry.key().len() <= KEY_BYTES_MAX
+    };
     for entry in segment.sample_row(usage::random(), samples, is) {
         let score = score(options.victims, entry);
         if pool.admits(score) {

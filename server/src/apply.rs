@@ -36,6 +36,13 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
     server.large_replies.set_len_max(new.commandlog_large_reply_max_len);
     set_encoding_limits(new);
     server.memory_limit.set(new.maxmemory_bytes);
+    if new.maxmemory_bytes != old.maxmemory_bytes && server.memory_excess() > 0 {
+        let (limit, policy) = (new.maxmemory_bytes, new.maxmemory_policy.name());
+        tracing::warn!(
+            "'maxmemory {limit}' is less than is in use: keys are evicted, or writes refused, as \
+             'maxmemory-policy {policy}' says"
+        );
+    }
     if has_other_uses(old, new) {
         track_uses(new);
     }

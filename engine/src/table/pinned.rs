@@ -22,8 +22,8 @@ pub(super) struct Pinned(MaybeUninit<Entry>);
 impl Pinned {
     /// An entry that is about to be read without its latch.
     ///
-    /// SAFETY, of the call: as long as this is used, nobody changes or frees the allocations of `entry`. It
-    /// may be moved.
+    /// SAFETY, of the call: as long as this is used, nobody changes or frees the allocations of `entry`, but
+    /// for the note of use in a head, which is atomic. It may be moved.
     // SAFETY: as above.
     pub(super) unsafe fn new(entry: &Entry) -> Pinned {
         // SAFETY: a reference may be read. The copy is never dropped, and its type says that nobody may take
