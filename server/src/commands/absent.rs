@@ -18,7 +18,6 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
     (
         "memory",
         &[
-            ("mem_not_counted_for_evict", "0"),
             ("mem_replication_backlog", "0"),
             ("mem_total_replication_buffers", "0"),
             ("mem_clients_slaves", "0"),
@@ -51,9 +50,6 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
             // Each turn of the expirer deletes all that is due.
             ("expired_stale_perc", "0.00"),
             ("expired_time_cap_reached_count", "0"),
-            ("evicted_clients", "0"),
-            ("total_eviction_exceeded_time", "0"),
-            ("current_eviction_exceeded_time", "0"),
             ("migrate_cached_sockets", "0"),
             ("slave_expires_tracked_keys", "0"),
             ("active_defrag_hits", "0"),
