@@ -42,6 +42,8 @@ const WAIT: Duration = Duration::from_millis(5);
 const BACKLOG_BYTES: u64 = 4 << 20;
 /// Looks for a candidate that may find none before nothing is said to be there.
 const LOOKS_MAX: usize = 64;
+/// So many keys are found before those of each database are counted again.
+const COUNTED_FOR: usize = 64;
 /// Candidates in a row that may turn out to be gone, used or latched before it is given up for now.
 const MISSES_MAX: usize = 64;
 /// A key with a longer name is not evicted: it would have to be copied under a latch.
@@ -71,10 +73,10 @@ pub(crate) fn evict(
         return evicted;
     }
     let began = store.clock().monotonic();
-    let mut pool = store.eviction().take_pool();
+    let (mut search, mut pool) = (Search::new(session.databases(), options), store.eviction().take_pool());
     let mut misses = 0;
     while evicted.bytes < wanted {
-        let Some(candidate) = next(session.databases(), options, &mut pool) else {
+        let Some(candidate) = search.next(&mut pool) else {
             evicted.room = Room::Nothing;
             break;
         };
@@ -124,59 +126,88 @@ pub(crate) fn turn(store: &Store, group: &mut Group) -> Duration {
     }
 }
 
-/// The next key to evict; `None` if there is none.
-fn next(databases: &Databases, options: EvictionOptions, pool: &mut Pool) -> Option<Candidate> {
-    let tables = databases.tables.iter().enumerate();
-    let there = tables.map(|(db, table)| {
-        let keys = if options.only_expiring { table.expiring() } else { table.len() };
-        (db, keys)
-    });
-    let there: SmallVec<[(usize, usize); 4]> = there.filter(|(_, keys)| *keys > 0).collect();
-    for _ in 0..LOOKS_MAX {
-        let (db, index) = draw(databases, options, &there)?;
-        look(databases, options, (db, index), pool);
-        if let Some(best) = pool.take_best() {
-            return Some(best);
-        }
+/// A search for keys to evict.
+struct Search<'d> {
+    databases: &'d Databases,
+    options: EvictionOptions,
+    /// The databases with keys that may be evicted, and how many these were a moment ago.
+    there: SmallVec<[(usize, usize); 4]>,
+    /// Keys that may still be found before they are counted again.
+    counted_for: usize,
+}
+
+impl<'d> Search<'d> {
+    fn new(databases: &'d Databases, options: EvictionOptions) -> Search<'d> {
+        Search { databases, options, there: SmallVec::new(), counted_for: 0 }
     }
-    // Nearly all segments are empty.
-    let segments = |db: usize| (0..databases.tables[db].segments()).map(move |index| (db, index));
-    let mut all = there.iter().flat_map(|(db, _)| segments(*db));
-    all.find_map(|place| {
-        look(databases, options, place, pool);
-        pool.take_best()
-    })
-}
 
-/// Draws a segment of one of the databases, which have so many keys that may be evicted; `None` if there are
-/// none.
-fn draw(databases: &Databases, options: EvictionOptions, there: &[(usize, usize)]) -> Option<(usize, usize)> {
-    let mut drawn = scale(usage::random(), there.iter().map(|(_, keys)| keys).sum());
-    let (db, _) = there.iter().find(|(_, keys)| {
-        let is_here = drawn < *keys;
-        drawn = drawn.saturating_sub(*keys);
-        is_here
-    })?;
-    let table = &databases.tables[*db];
-    let first = scale(usage::random(), table.segments());
-    let next = |from| table.next_due(from, UnixMs::MAX);
-    let index = if options.only_expiring { next(first).or_else(|| next(0)) } else { Some(first) };
-    index.map(|index| (*db, index))
-}
+    /// Counts the keys of each database that may be evicted.
+    fn count(&mut self) {
+        let tables = self.databases.tables.iter().enumerate();
+        let there = tables.map(|(db, table)| {
+            let keys = if self.options.only_expiring { table.expiring() } else { table.len() };
+            (db, keys)
+        });
+        self.there = there.filter(|(_, keys)| *keys > 0).collect();
+        self.counted_for = COUNTED_FOR;
+    }
 
-/// Looks at some keys of a segment, and offers them to the pool.
-fn look(databases: &Databases, options: EvictionOptions, (db, index): (usize, usize), pool: &mut Pool) {
-    let Some(segment) = databases.tables[db].read_within(index, Some(LATCH_WAIT)) else { return };
-    let samples = if options.victims == Victims::Random { 1 } else { options.samples };
-    let is = |entry: &Entry| {
-        let is_allowed = !options.only_expiring || entry.expiry().is_some();
-        is_allowed && entry.key().len() <= KEY_BYTES_MAX
-    };
-    for entry in segment.sample_row(usage::random(), samples, is) {
-        let score = score(options.victims, entry);
-        if pool.admits(score) {
-            let (hash, key) = (KeyHash::of_stored(entry.key()), entry.key().into());
-            pool.offer(Candidate { score, db: db as u8, hash, key });
+    /// The next key to evict; `None` if there is none.
+    fn next(&mut self, pool: &mut Pool) -> Option<Candidate> {
+        if self.counted_for == 0 {
+            self.count();
+        }
+        self.counted_for -= 1;
+        for _ in 0..LOOKS_MAX {
+            let Some(place) = self.draw() else { break };
+            self.look(place, pool);
+            if let Some(best) = pool.take_best() {
+                return Some(best);
+            }
+        }
+        // Nearly all segments are empty, or all.
+        self.count();
+        for (db, _) in self.there.clone() {
+            for index in 0..self.databases.tables[db].segments() {
+                self.look((db, index), pool);
+                if let Some(best) = pool.take_best() {
+                    return Some(best);
+                }
+            }
+        }
+        None
+    }
+
+    /// Draws a segment of one of the databases; `None` if no key may be evicted.
+    fn draw(&self) -> Option<(usize, usize)> {
+        let mut drawn = scale(usage::random(), self.there.iter().map(|(_, keys)| keys).sum());
+        let (db, _) = self.there.iter().find(|(_, keys)| {
+            let is_here = drawn < *keys;
+            drawn = drawn.saturating_sub(*keys);
+            is_here
+        })?;
+        let table = &self.databases.tables[*db];
+        let first = scale(usage::random(), table.segments());
+        let next = |from| table.next_due(from, UnixMs::MAX);
+        let index = if self.options.only_expiring { next(first).or_else(|| next(0)) } else { Some(first) };
+        index.map(|index| (*db, index))
+    }
+
+    /// Looks at some keys of a segment, and offers them to the pool.
+    fn look(&self, (db, index): (usize, usize), pool: &mut Pool) {
+        let EvictionOptions { victims, only_expiring, samples } = self.options;
+        let Some(segment) = self.databases.tables[db].read_within(index, Some(LATCH_WAIT)) else { return };
+        let samples = if victims == Victims::Random { 1 } else { samples };
+        let is = |entry: &Entry| {
+            let is_allowed = !only_expiring || entry.expiry().is_some();
+            is_allowed && entry.key().len() <= KEY_BYTES_MAX
+        };
+        for entry in segment.sample_row(usage::random(), samples, is) {
+            let score = score(victims, entry);
+            if pool.admits(score) {
+                let (hash, key) = (KeyHash::of_stored(entry.key()), entry.key().into());
+                pool.offer(Candidate { score, db: db as u8, hash, key });
+            }
         }
     }
 }

@@ -112,8 +112,7 @@ impl Zipf {
 
     fn draw(&self, rng: &mut SmallRng) -> u32 {
         let at = rng.random::<f64>() * self.0.last().unwrap();
-        // The most frequent numbers do not stand side by side.
-        (self.0.partition_point(|sum| *sum < at) as u32).wrapping_mul(0x9E37_79B1)
+        self.0.partition_point(|sum| *sum < at) as u32
     }
 }
 
@@ -151,20 +150,30 @@ impl Exact {
     }
 }
 
-/// The hit ratios of a store and of the exact cache on one trace: reads, a tenth of the keys in the cache.
-fn hit_ratios(seed: u64, tracked: Tracked, options: EvictionOptions) -> (f64, f64) {
+/// Reads by Zipf's law; of those that scan, every tenth is of a key that comes once.
+#[derive(Clone, Copy, Debug)]
+struct Trace {
+    theta: f64,
+    scans: bool,
+}
+
+const USUAL: Trace = Trace { theta: 0.99, scans: false };
+
+/// The hit ratios of a store and of the exact cache on one trace, with a tenth of the keys in the cache.
+fn hit_ratios(seed: u64, trace: Trace, tracked: Tracked, options: EvictionOptions) -> (f64, f64) {
     const NUMBERS: u32 = 10_000;
     const CAPACITY: usize = 1_000;
     const WARM: usize = 30_000;
     const COUNTED: usize = 60_000;
     let mut store = store(tracked, options);
-    let (zipf, mut rng) = (Zipf::new(NUMBERS, 0.99), SmallRng::seed_from_u64(seed));
+    let (zipf, mut rng) = (Zipf::new(NUMBERS, trace.theta), SmallRng::seed_from_u64(seed));
     let mut exact = Exact::new(CAPACITY, tracked == Tracked::Frequency);
     let (mut hits, mut exact_hits) = (0, 0);
     for request in 0..WARM + COUNTED {
         // The clock of uses counts seconds: a key lives for many of them here, as in a cache of usual size.
         store.wait(100);
-        let number = zipf.draw(&mut rng);
+        let is_scanned = trace.scans && request % 10 == 0;
+        let number = if is_scanned { NUMBERS + request as u32 } else { zipf.draw(&mut rng) };
         let key = number.to_be_bytes();
         let is_there = store.read(&key);
         if !is_there {
@@ -185,10 +194,13 @@ fn hit_ratios(seed: u64, tracked: Tracked, options: EvictionOptions) -> (f64, f6
 #[test]
 fn the_hit_ratio_is_near_that_of_an_exact_policy() {
     for seed in seeds(seed_count(1)) {
-        let (random, lru) = hit_ratios(seed, Tracked::Access, options(Victims::Random, false, 5));
-        let (five, _) = hit_ratios(seed, Tracked::Access, options(Victims::Idle, false, 5));
-        let (ten, _) = hit_ratios(seed, Tracked::Access, options(Victims::Idle, false, 10));
-        let (counted, lfu) = hit_ratios(seed, Tracked::Frequency, options(Victims::Rare, false, 5));
+        let lru_of = |trace, victims, samples| {
+            hit_ratios(seed, trace, Tracked::Access, options(victims, false, samples))
+        };
+        let (random, lru) = lru_of(USUAL, Victims::Random, 5);
+        let (five, _) = lru_of(USUAL, Victims::Idle, 5);
+        let (ten, _) = lru_of(USUAL, Victims::Idle, 10);
+        let (counted, lfu) = hit_ratios(seed, USUAL, Tracked::Frequency, options(Victims::Rare, false, 5));
         let told = format!(
             "seed {seed}: random {random:.4}, lru of 5 {five:.4}, of 10 {ten:.4}, exact {lru:.4}; lfu \
              {counted:.4}, exact {lfu:.4}"
@@ -197,6 +209,15 @@ fn the_hit_ratio_is_near_that_of_an_exact_policy() {
         assert!(five > lru - 0.02 && ten > lru - 0.015 && ten < lru + 0.02, "{told}");
         assert!(five > random + 0.005, "{told}");
         assert!(counted > lfu - 0.06 && counted > random, "{told}");
+        for (theta, scans) in [(0.8, false), (1.2, false), (0.99, true)] {
+            let trace = Trace { theta, scans };
+            let (found, exact) = lru_of(trace, Victims::Idle, 5);
+            println!("seed {seed}, {trace:?}: lru of 5 {found:.4}, exact {exact:.4}");
+            assert!(
+                found > exact - 0.025 && found < exact + 0.025,
+                "seed {seed}, {trace:?}: {found}, {exact}"
+            );
+        }
     }
 }
 
