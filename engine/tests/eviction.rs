@@ -172,7 +172,7 @@ fn hit_ratios(seed: u64, trace: Trace, tracked: Tracked, options: EvictionOption
     for request in 0..WARM + COUNTED {
         // The clock of uses counts seconds: a key lives for many of them here, as in a cache of usual size.
         store.wait(100);
-        let is_scanned = trace.scans && request % 10 == 0;
+        let is_scanned = trace.scans && request.is_multiple_of(10);
         let number = if is_scanned { NUMBERS + request as u32 } else { zipf.draw(&mut rng) };
         let key = number.to_be_bytes();
         let is_there = store.read(&key);
@@ -227,13 +227,14 @@ fn keys_that_were_used_stay() {
     (0..1000u32).for_each(|number| store.put(0, &number.to_be_bytes(), None));
     store.wait(60_000);
     (0..500u32).for_each(|number| assert!(store.read(&number.to_be_bytes())));
-    while store.keys() > 500 {
+    // As long as there are enough of the others that a sample finds one.
+    while store.keys() > 600 {
         assert_eq!(store.evict(1).keys, 1);
     }
     let there = store.there(1000);
     let used = there.iter().filter(|number| **number < 500).count();
-    assert!(used > 490, "{used} of the 500 that were used are left");
-    assert_eq!(store.engine.eviction().evicted_keys(), 500);
+    assert!(used > 495, "{used} of the 500 that were used are left");
+    assert_eq!(store.engine.eviction().evicted_keys(), 400);
 }
 
 #[test]
@@ -244,7 +245,7 @@ fn reads_do_not_count_where_changes_are_noted() {
     (0..100u32).for_each(|number| store.put(0, &number.to_be_bytes(), None));
     store.wait(60_000);
     (100..200u32).for_each(|number| assert!(store.read(&number.to_be_bytes())));
-    while store.keys() > 100 {
+    while store.keys() > 110 {
         assert_eq!(store.evict(1).keys, 1);
     }
     let left = store.there(200);
@@ -257,7 +258,7 @@ fn only_keys_with_an_expiry_go_and_the_first_due_of_them_first() {
     let mut store = store(Tracked::Access, options(Victims::Soonest, true, 200));
     let now = store.clock.unix_ms();
     for number in 0..200u32 {
-        let expiry = (number % 2 == 0).then(|| now + 1_000_000 - u64::from(number));
+        let expiry = number.is_multiple_of(2).then(|| now + 1_000_000 - u64::from(number));
         store.put(0, &number.to_be_bytes(), expiry);
     }
     assert_eq!(store.evict(1).keys, 1);
