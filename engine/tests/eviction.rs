@@ -284,7 +284,7 @@ fn keys_of_all_databases_go_and_of_an_empty_store_nothing() {
 }
 
 #[test]
-fn no_more_is_evicted_than_was_asked_for_and_what_is_large_is_told() {
+fn no_more_is_evicted_than_was_asked_for() {
     let mut store = store(Tracked::Access, options(Victims::Random, false, 5));
     (0..1000u32).for_each(|number| store.put(0, &number.to_be_bytes(), None));
     let one = store.evict(1).bytes;
