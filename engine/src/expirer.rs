@@ -1,5 +1,6 @@
 //! Deletes expired keys and fields of hashes that no command touches, and gives back segments of tables that
-//! lost most of their keys. Moves the clock of the uses of keys, and goes over their notes once an hour.
+//! lost most of their keys. Moves the clock of the uses of keys, and goes over their notes within each half
+//! hour.
 //!
 //! A script may have latches for as long as it runs. Who waited for one inside the gate would keep others
 //! from closing it, and those who come behind them from entering it. So the expirer leaves such a segment to

@@ -1,6 +1,7 @@
 //! Keys as such, whatever they hold: deleting, looking whether they are there, renaming, copying.
 
 use tarn_engine::record::Change;
+use tarn_engine::value::usage::Use;
 use tarn_engine::value::{ValueRef, elements_of};
 use tarn_engine::{Entry, KeyRef};
 use tarn_resp::Args;
@@ -137,14 +138,28 @@ fn put_whole<'a>(
     Ok(true)
 }
 
+/// As `put_whole`, and deletes `from`. The counter of its uses goes along.
+fn move_whole<'a>(
+    cx: &mut Context<'_, 'a>,
+    from: &'a [u8],
+    (db, key): (u8, &'a [u8]),
+    entry: &Entry,
+) -> Result<bool, CommandError> {
+    if !put_whole(cx, from, (db, key), entry)? {
+        return Ok(false);
+    }
+    if let Some(used) = entry.used().map(Use::frequency).and_then(Use::of_frequency) {
+        cx.keys.give_use(db, key, used);
+    }
+    cx.write(from, Change::Delete);
+    Ok(true)
+}
+
 fn rename<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let (from, to) = (args.at(1), args.at(2));
     let entry = cx.entry(from).ok_or(CommandError::NoSuchKey)?;
-    if from != to {
-        if !put_whole(cx, from, (cx.db, to), entry)? {
-            return Ok(());
-        }
-        cx.write(from, Change::Delete);
+    if from != to && !move_whole(cx, from, (cx.db, to), entry)? {
+        return Ok(());
     }
     cx.reply.ok();
     Ok(())
@@ -155,11 +170,8 @@ fn renamenx<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     let entry = cx.entry(from).ok_or(CommandError::NoSuchKey)?;
     // The same name is taken, too.
     let is_free = cx.entry(to).is_none();
-    if is_free {
-        if !put_whole(cx, from, (cx.db, to), entry)? {
-            return Ok(());
-        }
-        cx.write(from, Change::Delete);
+    if is_free && !move_whole(cx, from, (cx.db, to), entry)? {
+        return Ok(());
     }
     cx.reply.integer(i64::from(is_free));
     Ok(())
@@ -233,11 +245,10 @@ fn move_key<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
         return Err(SAME_OBJECT);
     }
     let moved = cx.entry(key).filter(|_| cx.keys.get(db, key).is_none());
-    if let Some(entry) = moved {
-        if !put_whole(cx, key, (db, key), entry)? {
-            return Ok(());
-        }
-        cx.write(key, Change::Delete);
+    if let Some(entry) = moved
+        && !move_whole(cx, key, (db, key), entry)?
+    {
+        return Ok(());
     }
     cx.reply.integer(i64::from(moved.is_some()));
     Ok(())
