@@ -15,6 +15,7 @@ use crate::index::{Index, IndexStatus, Indexed};
 use crate::indexer::{self, IndexError};
 use crate::io::Clock;
 use crate::log::{Appender, Group, LogError, Validity};
+use crate::mover::{self, MovePlace, Moved};
 use crate::record::{Lsn, UnixMs};
 use crate::session::{Exclusive, Session};
 use crate::store::{BuildSender, Evicted, Eviction, Expiry, IndexMemory, Store};
@@ -345,6 +346,14 @@ impl Engine {
         group: &mut Group,
     ) -> Evicted {
         evictor::evict(&self.store, session, wanted, time, group)
+    }
+
+    /// Moves the small entries of one segment to new allocations, which the allocator puts where it has room:
+    /// a step of a walk over all of them.
+    ///
+    /// REQUIRES: the caller holds no latch, and no session.
+    pub fn move_entries(&self, place: MovePlace) -> Moved {
+        mover::step(&self.store, place)
     }
 
     /// Has uses of keys noted at the time of the engine's clock from now on. The expirer does the same at

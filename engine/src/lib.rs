@@ -68,7 +68,7 @@
 //! ```text
 //!   12  engine
 //!   11  backup  scrub  recovery  repair
-//!   10  early  renewal  compactor  indexer  expirer  evictor
+//!   10  early  renewal  compactor  indexer  expirer  evictor  mover
 //!    9  session
 //!    8  store
 //!    7  checkpoint
@@ -120,6 +120,7 @@ mod expirer;
 mod gate;
 mod index;
 mod indexer;
+mod mover;
 mod overlay;
 mod rewrite_cursor;
 mod store;
@@ -135,6 +136,7 @@ pub use log::{
     Appender, Compression, DirectoryStatus, Durable, Group, Log, LogError, LogOptions, LogStatus, OpenError,
     Recovered, SyncMode,
 };
+pub use mover::{MovePlace, Moved};
 pub use store::{
     CommitError, Evicted, EvictionListener, EvictionOptions, ExpiryListener, IndexMemory, Preparation, Room,
     Victims,

@@ -19,7 +19,7 @@ use tarn_engine::table::{KeyHash, ScanBudget, Visitor};
 use tarn_engine::value::stream::{Pending, StreamHead, StreamId, element};
 use tarn_engine::value::{ImageBuilder, ValueRef, elements_of};
 use tarn_engine::view::{ViewLimits, Views};
-use tarn_engine::{Background, Engine};
+use tarn_engine::{Background, Engine, MovePlace};
 use tarn_engine::{Entry, View, ViewOptions};
 
 const DATABASES: usize = 3;
@@ -93,6 +93,17 @@ impl Store {
 
     fn views(&self) -> &Views {
         self.engine.views()
+    }
+
+    /// Moves all small entries that may be moved; how many these were, and how many others there are.
+    fn move_all(&self) -> (usize, usize) {
+        let (mut place, mut counts) = (Some(MovePlace::default()), (0, 0));
+        while let Some(from) = place {
+            let step = self.engine.move_entries(from);
+            counts = (counts.0 + step.moved, counts.1 + step.stayed);
+            place = step.next;
+        }
+        counts
     }
 
     fn assert_nothing_kept(&self) {
@@ -187,6 +198,7 @@ impl Store {
                 self.clock.advance(10);
                 self.engine.expire_due(self.clock.unix_ms());
             }
+            13..20 => _ = self.move_all(),
             _ => {}
         }
     }
@@ -445,6 +457,31 @@ fn what_a_view_does_not_keep_is_not_read() {
 }
 
 #[test]
+fn what_a_view_may_be_reading_is_not_moved() {
+    let store = store();
+    let write = |numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            let change = Change::Put { value: b"value".to_vec().into(), expiry: None };
+            store.commit(0, &Batch::from_iter([Write::Key { db: 0, key: key_of(number).into(), change }]));
+        }
+    };
+    write(0..3_000);
+    let large = Change::Put { value: vec![7; 100_000].into(), expiry: None };
+    store.commit(0, &Batch::from_iter([Write::Key { db: 1, key: b"large".into(), change: large }]));
+    let before = store.copy();
+    assert_eq!(store.move_all(), (3_000, 1));
+    assert_eq!(store.copy(), before);
+    let mut view = store.engine.open_view(ViewOptions::once("test")).unwrap();
+    write(3_000..3_100);
+    assert_eq!(store.move_all(), (100, 3_001), "what the view does not see is moved");
+    let mut read = 0;
+    while view.step(&mut |_: &Entry| read += 1).unwrap().is_some() {}
+    assert_eq!((read, store.move_all()), (3_001, (3_100, 1)), "what it has passed is moved");
+    drop(view);
+    store.assert_nothing_kept();
+}
+
+#[test]
 fn of_other_parts_nothing_is_kept() {
     const KEYS: u64 = 3_000;
     let store = store();
@@ -497,6 +534,12 @@ fn the_sum_of_all_accounts_is_exact_in_every_view() {
     }
     let (stop, transfers) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                store.move_all();
+                std::thread::yield_now();
+            }
+        });
         for worker in 0..3 {
             let (store, stop, transfers) = (&store, &stop, &transfers);
             scope.spawn(move || {

@@ -21,6 +21,9 @@ const DRAWS: usize = 32;
 /// An odd factor that spreads the bits of a random number: 2^64 by the golden ratio.
 const DRAW_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 
+/// An entry with more bytes in its allocation stays where it is: few of that size share a page.
+const MOVED_BYTES_MAX: usize = 4 << 10;
+
 /// Whether a change may find nothing: what it takes away is gone already.
 fn takes_away(change: &Change<'_>) -> bool {
     use Change::{Delete, HashExpire, HashRemove, RenewalEnds, SetRemove, ZSetRemove};
@@ -390,6 +393,20 @@ impl Segment {
         }
         row.truncate(most);
         row
+    }
+
+    /// Puts small entries into new allocations, but for those of which `stays` says so. Returns them as they
+    /// were, with the old allocations: they are to be freed when all of the new ones are made.
+    pub(crate) fn move_entries(&mut self, stays: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+        touch_all(self.entries.iter());
+        let mut old = Vec::with_capacity(self.entries.len());
+        for entry in self.entries.iter_mut() {
+            if !entry.is_large() && entry.block_len() <= MOVED_BYTES_MAX && !stays(entry) {
+                let copy = entry.clone();
+                old.push(std::mem::replace(entry, copy));
+            }
+        }
+        old
     }
 
     /// Checks the invariants; for tests and debug builds.

@@ -96,6 +96,11 @@ impl Slots {
         self.buckets.iter().flat_map(|bucket| bucket.entries.iter().flatten())
     }
 
+    /// The same, to be changed; not their keys.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.buckets.iter_mut().flat_map(|bucket| bucket.entries.iter_mut().flatten())
+    }
+
     #[inline]
     fn home(&self, mark: u16) -> usize {
         (usize::from(mark) * self.buckets.len()) >> u16::BITS

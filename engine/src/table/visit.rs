@@ -83,6 +83,12 @@ impl Table {
         Waiting { readers, passed: &self.passed, until: &self.until, position: hash.position() }
     }
 
+    /// Whether one of `readers` may look at an entry when nobody has its latch. REQUIRES: its segment is
+    /// latched for writing.
+    pub(crate) fn is_pinned(&self, readers: Readers<'_>, entry: &Entry) -> bool {
+        readers.active != 0 && self.waiting(readers, KeyHash::of_stored(entry.key())).seeing(entry.lsn()) != 0
+    }
+
     /// Has a view begin to read these positions. REQUIRES: no writer knows of it yet.
     pub(crate) fn begin(&self, bit: u8, positions: &Range<u64>) {
         self.passed[bit as usize].store(positions.start, Ordering::Relaxed);

@@ -29,7 +29,7 @@ const ENGINE: &[&[&str]] = &[
     &["checkpoint"],
     &["store"],
     &["session"],
-    &["early", "renewal", "compactor", "indexer", "expirer", "evictor"],
+    &["early", "renewal", "compactor", "indexer", "expirer", "evictor", "mover"],
     &["backup", "scrub", "recovery", "repair"],
     &["engine"],
 ];
