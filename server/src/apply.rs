@@ -12,6 +12,7 @@ use tarn_engine::{EvictionOptions, Victims};
 use crate::config::{Config, LogCompaction, MaxmemoryPolicy};
 use crate::execute::services::Services;
 use crate::net::listen::{ListenError, Service};
+use crate::observe::defrag::DefragSettings;
 use crate::observe::logging;
 use crate::observe::process;
 use crate::persist::keeping;
@@ -43,6 +44,7 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
              'maxmemory-policy {policy}' says"
         );
     }
+    set_defrag(server, new);
     if has_other_uses(old, new) {
         track_uses(new);
     }
@@ -98,6 +100,7 @@ pub(crate) fn open_doors(server: &Services, store: Store) {
         set_expiry_cycle(&store, config.hz);
         set_view_limits(&store, config);
         track_uses(config);
+        set_defrag(server, config);
         set_eviction(&store, config);
         store.engine.limit_indexes(config.index_max_memory_bytes);
         set_latency_target(&store, config);
@@ -156,6 +159,15 @@ fn set_eviction(store: &Store, config: &Config) {
         victims,
         only_expiring: config.maxmemory_policy.is_volatile(),
         samples: config.maxmemory_samples,
+    });
+}
+
+fn set_defrag(server: &Services, config: &Config) {
+    server.defrag.set(DefragSettings {
+        is_on: config.activedefrag,
+        ignored_bytes: config.active_defrag_ignore_bytes,
+        percent: [config.active_defrag_threshold_lower, config.active_defrag_threshold_upper],
+        share: [config.active_defrag_cycle_min, config.active_defrag_cycle_max],
     });
 }
 

@@ -107,7 +107,7 @@ fn every_stock_file_starts_the_server_with_the_command_line_on_top() {
 fn a_configuration_is_tested_without_touching_anything() {
     let folder = Folder::new();
     let dir = folder.path("not-there");
-    let path = file(&folder, "activedefrag yes\nset-proc-title yes\n");
+    let path = file(&folder, "activerehashing no\nset-proc-title yes\n");
     let (path, dir_text) = (path.to_str().unwrap(), dir.to_str().unwrap());
     let all: [&[&str]; 2] =
         [&["--test-config", path, "--dir", dir_text], &[path, "--dir", dir_text, "--test-config"]];
@@ -115,7 +115,7 @@ fn a_configuration_is_tested_without_touching_anything() {
         let output = tarn(args).output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
         let said = said(&output);
-        for words in ["'activedefrag yes' is accepted", "activedefrag, set-proc-title", "is valid"] {
+        for words in ["'activerehashing no' is accepted", "activerehashing, set-proc-title", "is valid"] {
             assert!(said.contains(words), "{said}");
         }
         assert!(!dir.exists());

@@ -209,7 +209,7 @@ fn memory(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("mem_kept_versions", kinds.versions);
     report.line("mem_log_validity", kinds.validity);
     report.line("mem_allocator", allocator_name());
-    report.line("active_defrag_running", 0);
+    report.line("active_defrag_running", cx.server.defrag.running_percent());
     report.line("lazyfree_pending_objects", cx.keys.store().pending_frees());
     report.line("lazyfreed_objects", cx.keys.store().freed());
 }
@@ -522,6 +522,13 @@ fn stats(report: &mut Report, cx: &Context<'_, '_>) {
     let [exceeded, exceeded_now] = cx.server.memory_limit.exceeded();
     report.line("total_eviction_exceeded_time", exceeded.as_millis());
     report.line("current_eviction_exceeded_time", exceeded_now.as_millis());
+    let ([moved, stayed], [took, takes]) = (cx.server.defrag.entries(), cx.server.defrag.took());
+    for (name, entries) in [("hits", moved), ("misses", stayed), ("key_hits", moved), ("key_misses", stayed)]
+    {
+        report.line(&format!("active_defrag_{name}"), entries);
+    }
+    report.line("total_active_defrag_time", took.as_millis());
+    report.line("current_active_defrag_time", takes.as_millis());
     report.line("keyspace_hits", hits);
     report.line("keyspace_misses", misses);
     let tracking = &cx.server.tracking;

@@ -170,7 +170,8 @@ fn advice(memory: &Memory, clients: u64, of_clients: u64) -> String {
     );
     say(
         heap.active > heap.allocated / 10 * 11 && heap.active - heap.allocated > 10 << 20,
-        "Fragmentation: pages of the allocator are partly empty, for more than 10 % of the memory in use.",
+        "Fragmentation: pages of the allocator are partly empty, for more than 10 % of the memory in use. \
+         MEMORY PURGE, or activedefrag, moves small entries together.",
     );
     say(
         heap.resident > heap.active / 10 * 11 && heap.resident - heap.active > 10 << 20,
@@ -192,6 +193,8 @@ fn advice(memory: &Memory, clients: u64, of_clients: u64) -> String {
 
 fn purge<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     process::purge_heap();
+    // Pages that are partly empty have to be emptied before.
+    cx.server.defrag.ask();
     cx.reply.ok();
     Ok(())
 }

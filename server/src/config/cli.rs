@@ -357,10 +357,10 @@ mod tests {
 
     #[test]
     fn directives_without_effect_warn_unless_they_are_at_their_default() {
-        let loaded = parse(&["--rdbcompression", "yes", "--activedefrag", "yes"]).unwrap();
+        let loaded = parse(&["--rdbcompression", "yes", "--activerehashing", "no"]).unwrap();
         assert_eq!(
             loaded.warnings,
-            ["'activedefrag yes' is accepted, but has no effect: there is no active defragmentation"]
+            ["'activerehashing no' is accepted, but has no effect: tables grow in small steps by themselves"]
         );
         let args = ["--active-expire-effort", "3", "--list-compress-depth", "2"];
         let warnings = parse(&args).unwrap().warnings;

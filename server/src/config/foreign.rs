@@ -25,7 +25,8 @@ pub(super) const NO_REPLICATION: Home = Home::Inert("there is no replication yet
 pub(super) const NO_CLUSTER: Home = Home::Inert("there is no cluster mode yet");
 pub(super) const NO_TLS: Home =
     Home::Inert("TLS is there at sql-port only, by tls-cert-file and tls-key-file");
-pub(super) const NO_DEFRAG: Home = Home::Inert("there is no active defragmentation");
+pub(super) const OWN_DEFRAG: Home =
+    Home::Inert("entries are moved for half a millisecond at a time; large values stay where they are");
 const OWN_NODES: Home = Home::Inert("entries of streams stand in nodes of Tarn's own size");
 const NO_SYSLOG: Home = Home::Inert("there is no syslog");
 const NO_ACL: Home = Home::Inert("access control lists are not there yet");
@@ -95,13 +96,7 @@ pub(super) static FOREIGN: &[D] = &[
     inert("lazyfree-lazy-user-del", BIT, "no", ALWAYS_LAZY).does("yes"),
     inert("lazyfree-lazy-user-flush", BIT, "no", ALWAYS_LAZY).does("yes"),
     inert("replica-lazy-flush", BIT, "no", ALWAYS_LAZY).does("yes").alias("slave-lazy-flush"),
-    inert("activedefrag", BIT, "no", NO_DEFRAG),
-    inert("active-defrag-cycle-min", int(1, 99), "1", NO_DEFRAG),
-    inert("active-defrag-cycle-max", int(1, 99), "25", NO_DEFRAG),
-    inert("active-defrag-threshold-lower", int(0, 1000), "10", NO_DEFRAG),
-    inert("active-defrag-threshold-upper", int(0, 1000), "100", NO_DEFRAG),
-    inert("active-defrag-ignore-bytes", memory(1, BYTES_MAX), "104857600", NO_DEFRAG),
-    inert("active-defrag-max-scan-fields", int(1, i64::MAX), "1000", NO_DEFRAG),
+    inert("active-defrag-max-scan-fields", int(1, i64::MAX), "1000", OWN_DEFRAG),
     inert("activerehashing", BIT, "yes", Home::Inert("tables grow in small steps by themselves"))
         .does("yes"),
     inert("jemalloc-bg-thread", BIT, "yes", PROCESS),

@@ -3,7 +3,7 @@
 
 use super::directive::{BYTES_MAX, Directive as D, Home, INT_MAX, int, memory};
 use super::foreign::{
-    BIT, BYTES, COUNT, NO_CLUSTER, NO_DEFRAG, NO_REPLICATION, NO_TLS, PORT, TEXT, WIDE, fixed, inert, only,
+    BIT, BYTES, COUNT, NO_CLUSTER, NO_REPLICATION, NO_TLS, OWN_DEFRAG, PORT, TEXT, WIDE, fixed, inert, only,
 };
 use super::shape::Shape;
 
@@ -50,7 +50,7 @@ pub(super) static LATER: &[D] = &[
     inert("vset-force-single-threaded-execution", BIT, "no", Home::Inert("there are no vector sets yet")),
     inert("lua-enable-deprecated-api", BIT, "no", OWN_LUA),
     inert("lua-enable-insecure-api", BIT, "no", OWN_LUA),
-    inert("active-defrag-cycle-us", int(0, 100_000), "500", NO_DEFRAG),
+    inert("active-defrag-cycle-us", int(0, 100_000), "500", OWN_DEFRAG),
 
     // Network.
     inert("max-new-connections-per-cycle", int(1, INT_MAX), "10", ACCEPTS_ALL),

@@ -113,6 +113,18 @@ pub struct Config {
     pub lfu_decay_time_minutes: u32,
     /// Bytes of memory that all indexes of SQL may take; 0 for no limit.
     pub index_max_memory_bytes: usize,
+    /// Whether entries are moved together where pages of the allocator are partly empty.
+    pub activedefrag: bool,
+    /// Fewer bytes of such pages are left as they are.
+    pub active_defrag_ignore_bytes: u64,
+    /// Those bytes in percent of what is in use, from which on entries are moved.
+    pub active_defrag_threshold_lower: u32,
+    /// Those from which on that takes the most time.
+    pub active_defrag_threshold_upper: u32,
+    /// The least percent of the time that it takes.
+    pub active_defrag_cycle_min: u32,
+    /// The most.
+    pub active_defrag_cycle_max: u32,
     /// Directory of the data, absolute.
     pub dir: PathBuf,
     /// Whether writes are logged.
@@ -387,6 +399,12 @@ impl Config {
             lfu_log_factor: 0,
             lfu_decay_time_minutes: 0,
             index_max_memory_bytes: 0,
+            activedefrag: false,
+            active_defrag_ignore_bytes: 0,
+            active_defrag_threshold_lower: 0,
+            active_defrag_threshold_upper: 0,
+            active_defrag_cycle_min: 0,
+            active_defrag_cycle_max: 0,
             dir: PathBuf::new(),
             appendonly: false,
             appendfsync: AppendFsync::default(),

@@ -365,9 +365,9 @@ mod tests {
 
     #[test]
     fn a_change_without_effect_is_told() {
-        let changed = store().set(&[("activedefrag", "yes")]).unwrap();
+        let changed = store().set(&[("activerehashing", "no")]).unwrap();
         assert_eq!(changed.len(), 1);
-        assert!(changed[0].warning.as_ref().unwrap().contains("there is no active defragmentation"));
+        assert!(changed[0].warning.as_ref().unwrap().contains("tables grow in small steps"));
         assert!(refusal(&[("tls-port", "6380")]).contains("the Redis protocol has no TLS yet"));
         store().set(&[("tls-port", "0")]).unwrap();
     }

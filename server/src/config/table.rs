@@ -302,6 +302,22 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::run_time("index-max-memory", memory(0, BYTES_MAX), "0", field!(index_max_memory_bytes),
         "memory of all indexes of SQL, about, past which the largest is given up: queries read without it, \
          until there is room for it again; 0 for no limit"),
+    Directive::run_time("activedefrag", Shape::Bool, "no", field!(activedefrag),
+        "whether small entries are moved together, beside clients, where pages of the allocator are partly \
+         empty, so that the system gets the empty ones; MEMORY PURGE asks for that once"),
+    Directive::run_time("active-defrag-ignore-bytes", memory(1, BYTES_MAX), "104857600",
+        field!(active_defrag_ignore_bytes),
+        "fewer unused bytes of such pages are left as they are"),
+    Directive::run_time("active-defrag-threshold-lower", int(0, 1000), "10",
+        field!(active_defrag_threshold_lower),
+        "those unused bytes in percent of the memory in use, from which on entries are moved"),
+    Directive::run_time("active-defrag-threshold-upper", int(0, 1000), "100",
+        field!(active_defrag_threshold_upper),
+        "those from which on that takes the most time"),
+    Directive::run_time("active-defrag-cycle-min", int(1, 99), "1", field!(active_defrag_cycle_min),
+        "percent of the time of one thread that it takes at the lower threshold"),
+    Directive::run_time("active-defrag-cycle-max", int(1, 99), "25", field!(active_defrag_cycle_max),
+        "percent of the time of one thread that it takes at the upper threshold, and for MEMORY PURGE"),
 
     // Small collections.
     Directive::run_time("hash-max-listpack-entries", int(0, i64::MAX), "512",

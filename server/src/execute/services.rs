@@ -14,6 +14,7 @@ use crate::config::ConfigStore;
 use crate::config::rewriter::Rewriter;
 use crate::execute::blocking::Blocking;
 use crate::net::moves::AcceptorHandle;
+use crate::observe::defrag::Defrag;
 use crate::persist::backups::Backups;
 use crate::persist::libraries::LibraryKeeper;
 use crate::persist::migration::Migrator;
@@ -37,6 +38,8 @@ pub struct Services {
     pub(crate) migrations: Arc<Migrator>,
     /// Looks for damage on the disk.
     pub scrubber: Scrubber,
+    /// Moves entries together.
+    pub(crate) defrag: Defrag,
     /// Ends the server.
     pub shutdown: Shutdown,
     /// Takes backups.
@@ -67,6 +70,7 @@ impl Services {
             libraries: Arc::default(),
             migrations: Arc::default(),
             scrubber: Scrubber::default(),
+            defrag: Defrag::default(),
             shutdown: Shutdown::default(),
             backups: Arc::default(),
             acceptor,

@@ -115,6 +115,11 @@ fn memory(page: &mut Page, server: &Services) {
         "Time for which more memory was in use than maxmemory.",
         server.memory_limit.exceeded()[0],
     );
+    page.counter(
+        "tarn_defrag_moved_total",
+        "Entries that were moved, so that the allocator could give pages back.",
+        server.defrag.entries()[0],
+    );
     page.gauge("tarn_memory_allocator_active_bytes", "Bytes of pages with allocated objects.", heap.active);
     page.gauge("tarn_memory_allocator_resident_bytes", "Bytes in RAM of the allocator.", heap.resident);
     let frees = server.engine().map_or(0, |engine| engine.pending_frees());

@@ -4,6 +4,7 @@
 //! The figures of `INFO` and of the metrics port, which also need the services, are in `metrics`.
 
 pub(crate) mod counter;
+pub(crate) mod defrag;
 pub(crate) mod hotkeys;
 pub(crate) mod keyspace;
 pub(crate) mod latency;

@@ -96,6 +96,15 @@ pub(crate) fn purge_heap() {
     }
 }
 
+/// Has the allocator keep nothing that this thread frees for its next objects: these would take the places
+/// of the last that were freed.
+pub(crate) fn keep_no_freed_objects() {
+    use tikv_jemalloc_ctl::{Access, AsName};
+    let name: &[u8] = b"thread.tcache.enabled\0";
+    // Where that is not allowed, a walk moves some in vain.
+    let _ = name.name().write(false);
+}
+
 /// The figures of the allocator, a line for each.
 pub(crate) fn heap_report() -> String {
     use tikv_jemalloc_ctl::{Access, AsName, arenas, epoch, stats, version};

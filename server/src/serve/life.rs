@@ -149,7 +149,7 @@ fn refuse_missing_cores(config: &Config) -> Result<(), ServeError> {
     }
 }
 
-/// Takes checkpoints, and looks for damage, until the server stops.
+/// Takes checkpoints, looks for damage, and moves entries together, until the server stops.
 fn look_after(server: &Services, store: &Store) {
     std::thread::scope(|scope| {
         let scrub = || {
@@ -163,8 +163,15 @@ fn look_after(server: &Services, store: &Store) {
         {
             tracing::error!("Nobody looks for damage on the disk: no thread can be started: {error}");
         }
+        let defrag = || server.defrag.run(&store.engine);
+        if let Err(error) =
+            std::thread::Builder::new().name("tarn-defrag".to_owned()).spawn_scoped(scope, defrag)
+        {
+            tracing::error!("Nobody moves entries together: no thread can be started: {error}");
+        }
         server.saver.run(server, &store.engine, &store.checkpoints, || server.shutdown.save_and_end(server));
         server.scrubber.stop();
+        server.defrag.stop();
     });
 }
 
