@@ -94,6 +94,37 @@ fn a_limit_that_is_lowered_is_reached_beside_clients() {
     eventually(|| (info(&mut client, "stats", "current_eviction_exceeded_time") > 0).then_some(()));
 }
 
+/// Bytes of the allocator's pages that no object takes.
+fn wasted(client: &mut Connection) -> u64 {
+    let [active, allocated] =
+        ["allocator_active", "allocator_allocated"].map(|name| info(client, "memory", name));
+    active.saturating_sub(allocated)
+}
+
+#[test]
+fn pages_that_are_partly_empty_are_given_back() {
+    const KEYS: usize = 60_000;
+    let server = Running::start(&["--appendfsync", "no"]);
+    let mut client = server.connect();
+    let requests = ["MEMORY PURGE", "CONFIG SET active-defrag-ignore-bytes 1mb activedefrag yes"];
+    for (round, request) in requests.into_iter().enumerate() {
+        assert_eq!(write(&mut client, round * KEYS..(round + 1) * KEYS), 0);
+        // One of eight is left, in the midst of what the others took.
+        for first in (round * KEYS..(round + 1) * KEYS).step_by(8) {
+            let keys: String = (first + 1..first + 8).map(|number| format!(" key:{number}")).collect();
+            assert_eq!(client.ask(&format!("DEL{keys}")), ":7");
+        }
+        let before = wasted(&mut client);
+        assert!(before > 30 << 20, "{before} bytes are wasted");
+        let digest = running::digest(&mut client);
+        assert_eq!(client.ask(request), "+OK");
+        eventually(|| (wasted(&mut client) < before / 3).then_some(()));
+        assert_eq!(running::digest(&mut client), digest);
+    }
+    let moved = info(&mut client, "stats", "active_defrag_hits");
+    assert!(moved as usize > KEYS / 8, "{moved} entries were moved");
+}
+
 #[test]
 fn a_value_that_is_deleted_makes_room() {
     let server = Running::start(&[]);
