@@ -119,10 +119,11 @@ impl Defrag {
         [all, if self.running_percent() > 0 { last } else { Duration::ZERO }]
     }
 
-    /// Makes walks until it is stopped.
+    /// Makes walks until it is stopped. They rest while a checkpoint `is_taken`: it has entries still to
+    /// read, which stay where they are, or a child process, for which the system would copy each page.
     ///
     /// REQUIRES: it is called once.
-    pub(crate) fn run(&self, engine: &Engine) {
+    pub(crate) fn run(&self, engine: &Engine, is_taken: impl Fn() -> bool) {
         process::keep_no_freed_objects();
         let is_first = self.thread.set(std::thread::current()).is_ok();
         debug_assert!(is_first, "one thread moves entries");
@@ -142,19 +143,23 @@ impl Defrag {
                 std::thread::park_timeout(PAUSE);
                 continue;
             };
-            self.walk(engine, share, is_asked);
+            self.walk(engine, share, is_asked, &is_taken);
             process::purge_heap();
             left = wasted(Heap::now());
         }
     }
 
     /// Goes over all entries, for this percent of the time.
-    fn walk(&self, engine: &Engine, share: u32, is_asked: bool) {
+    fn walk(&self, engine: &Engine, share: u32, is_asked: bool, is_taken: &dyn Fn() -> bool) {
         let goes_on = || !self.stop.load(Relaxed) && (is_asked || self.settings.lock().is_on);
         self.took_us[1].store(0, Relaxed);
         self.share.store(share, Relaxed);
         let mut place = Some(MovePlace::default());
         while place.is_some() && goes_on() {
+            if is_taken() {
+                std::thread::park_timeout(PAUSE);
+                continue;
+            }
             let began = Instant::now();
             while let Some(from) = place.filter(|_| began.elapsed() < SLICE) {
                 let step = engine.move_entries(from);

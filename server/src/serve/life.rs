@@ -163,7 +163,7 @@ fn look_after(server: &Services, store: &Store) {
         {
             tracing::error!("Nobody looks for damage on the disk: no thread can be started: {error}");
         }
-        let defrag = || server.defrag.run(&store.engine);
+        let defrag = || server.defrag.run(&store.engine, || server.saver.status().running_since.is_some());
         if let Err(error) =
             std::thread::Builder::new().name("tarn-defrag".to_owned()).spawn_scoped(scope, defrag)
         {
