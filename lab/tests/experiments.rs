@@ -451,6 +451,17 @@ fn maxmemory_bounds_the_loads_of_who_has_it_only() {
 }
 
 #[test]
+fn eviction_runs_small() {
+    for run in runs("eviction", &[]) {
+        let figures = &run["figures"];
+        match run["parameters"]["part"].as_str().unwrap() {
+            "hits" => assert!((0.2..1.0).contains(&figures["hit_ratio"].as_f64().unwrap()), "{run}"),
+            _ => assert!(figures["longest_ms"].as_f64().unwrap() > 0.0, "{run}"),
+        }
+    }
+}
+
+#[test]
 fn workers_run_small() {
     for run in runs_of("workers", &["--seconds", "0.02", "--workers", "2"]) {
         let counts = run["figures"]["counts"].as_array().unwrap();

@@ -3,6 +3,7 @@
 pub mod compare;
 pub mod contract;
 pub mod durability;
+pub mod eviction;
 pub mod machine;
 pub mod memory;
 pub mod persistence;
