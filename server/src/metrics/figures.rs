@@ -83,7 +83,7 @@ pub(crate) struct Overhead {
     pub versions: u64,
     /// Records that are not on disk yet.
     pub log: u64,
-    /// What the log knows of replaced records.
+    /// Bits of the log that say which records have been replaced.
     pub validity: u64,
     /// Interpreters and sources of scripts.
     pub scripts: u64,

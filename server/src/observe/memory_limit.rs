@@ -106,7 +106,7 @@ impl MemoryLimit {
 
     /// Asks the allocator.
     fn sample(&self) {
-        // What this thread has done so far is in it.
+        // The sample has all that this thread has done so far.
         self.note_thread(true);
         self.used.store(i64::try_from(Heap::now().allocated).unwrap_or(i64::MAX), Relaxed);
         self.sampled_us.store(self.began.elapsed().as_micros() as u64, Relaxed);

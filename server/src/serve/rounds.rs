@@ -159,7 +159,7 @@ fn look_at_clients(server: &Services) {
     }
     sizes.retain(|(_, client)| !client.info.lock().no_evict);
     sizes.sort_unstable_by_key(|(bytes, _)| *bytes);
-    // Who has no buffer would give nothing back.
+    // A client without a buffer would give nothing back.
     while bytes > limit
         && let Some((largest, client)) = sizes.pop()
         && largest > 0
