@@ -294,6 +294,8 @@ impl Stored for MemoryShare {
     fn store(&mut self, value: Value, _: Phase) -> Result<(), ValueError> {
         let Value::Text(text) = value else { return Err(ValueError::NotMemoryOrPercent) };
         let share = match text.strip_suffix(b"%") {
+            // As in Redis, 0 is the same in both.
+            Some(b"0") => Some(MemoryShare::Bytes(0)),
             Some(percent) => {
                 number(percent).and_then(|percent| u8::try_from(percent).ok()).map(MemoryShare::Percent)
             }

@@ -199,6 +199,8 @@ fn read_octal(word: &[u8]) -> Result<i64, ValueError> {
 fn read_memory_or_percent(word: &[u8]) -> Result<Value, ValueError> {
     let Some(number) = word.strip_suffix(b"%") else {
         let bytes = parse_memory(word).ok_or(ValueError::NotMemoryOrPercent)?;
+        // As in Redis, which has percents below 0, where such a number comes to be, too.
+        let bytes = i64::try_from(bytes).map_err(|_| ValueError::PercentTooLarge)?;
         return Ok(Value::Text(bytes.to_string().into_bytes()));
     };
     match parse_integer(number) {

@@ -376,11 +376,21 @@ mod tests {
     fn the_memory_of_clients_is_a_number_of_bytes_or_a_share() {
         let store = store();
         let shown = || get(&store, "maxmemory-clients").remove(0).1;
-        for (said, is_shown, bytes) in [("1mb", "1048576", 1 << 20), ("5%", "5%", 50), ("0", "0", 0)] {
+        let cases = [
+            ("1mb", "1048576", 1 << 20),
+            ("5%", "5%", 50),
+            ("0", "0", 0),
+            ("100%", "100%", 1000),
+            ("0%", "0", 0),
+        ];
+        for (said, is_shown, bytes) in cases {
             store.set(&[("maxmemory-clients", said)]).unwrap();
             assert_eq!((shown(), store.snapshot().maxmemory_clients.of(1000)), (is_shown.to_owned(), bytes));
         }
-        assert!(refusal(&[("maxmemory-clients", "101%")]).contains("maxmemory-clients"));
+        for too_much in ["101%", "9223372036854775808"] {
+            let refusal = refusal(&[("maxmemory-clients", too_much)]);
+            assert!(refusal.contains("percentage argument must be less or equal to 100"), "{refusal}");
+        }
     }
 
     #[test]
