@@ -197,6 +197,9 @@ impl<'d> Search<'d> {
     fn look(&self, (db, index): (usize, usize), pool: &mut Pool) {
         let EvictionOptions { victims, only_expiring, samples } = self.options;
         let Some(segment) = self.databases.tables[db].read_within(index, Some(LATCH_WAIT)) else { return };
+        if only_expiring && segment.expiring() == 0 {
+            return;
+        }
         let samples = if victims == Victims::Random { 1 } else { samples };
         let is = |entry: &Entry| {
             let is_allowed = !only_expiring || entry.expiry().is_some();
@@ -260,6 +263,10 @@ fn delete(
     let write = Write::Key { db: *db, key: key.into(), change: Change::Delete };
     let lsn = latched.commit(&Batch::from_iter([write]), group)?;
     store.eviction().note_evicted(*db, key, lsn);
+    if latched.segment().expiring() == 0 {
+        // Else a search for keys that expire would come by in vain until the time of this one.
+        latched.set_due(None);
+    }
     latched.release();
     Ok(Some(deleted))
 }

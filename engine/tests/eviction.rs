@@ -382,6 +382,25 @@ fn an_expired_key_is_no_evicted_one() {
 }
 
 #[test]
+fn what_is_left_beside_evicted_keys_expires() {
+    let mut store = store(Tracked::Access, options(Victims::Soonest, true, 5));
+    let now = store.clock.unix_ms();
+    store.put(0, b"first", Some(now + 10));
+    store.put(0, b"second", Some(now + 20));
+    assert_eq!(store.evict(1).keys, 1);
+    store.wait(21);
+    store.engine.expire_due(store.clock.unix_ms());
+    assert_eq!((store.keys(), store.engine.expiry().expired_keys()), (0, 1));
+    // Nothing expires there any more, and then something does.
+    store.put(0, b"third", Some(store.clock.unix_ms() + 10));
+    assert_eq!(store.evict(1).keys, 1);
+    store.put(0, b"fourth", Some(store.clock.unix_ms() + 10));
+    store.wait(11);
+    store.engine.expire_due(store.clock.unix_ms());
+    assert_eq!((store.keys(), store.engine.expiry().expired_keys()), (0, 2));
+}
+
+#[test]
 fn a_view_goes_on_to_see_what_was_evicted() {
     let mut store = store(Tracked::Access, options(Victims::Idle, false, 5));
     (0..300u32).for_each(|number| store.put(0, &number.to_be_bytes(), None));

@@ -585,7 +585,7 @@ impl<'s> Latched<'s> {
         last
     }
 
-    /// Tells when the next entry of the one latched segment is due. Used by the expirer.
+    /// Tells when the next entry of the one latched segment is due. Used by the expirer and the evictor.
     pub(crate) fn set_due(&mut self, due: Option<UnixMs>) {
         if let [held] = self.held.as_slice() {
             self.databases.tables[held.db as usize].set_due(held.index, due);
@@ -622,7 +622,7 @@ impl<'s> Latched<'s> {
         })
     }
 
-    /// The one latched segment, for the expirer.
+    /// The one latched segment, for the expirer and the evictor.
     pub(crate) fn segment(&self) -> &Segment {
         self.held.as_slice()[0].latch.segment()
     }
