@@ -317,7 +317,6 @@ impl Executor<'_> {
         let start = out.len();
         let mut reply = Writer::new(out, client.protocol).limited(client.reply_end_max);
         let lacks_memory = self.lacks_memory && wanted.known.allows_oom.is_none();
-        let staged_before = staged.writes.len();
         let mut caller = Caller {
             requests: Requests { server: self.server, worker: self.worker, now: self.now, by_script: true },
             table: self.table,
@@ -330,7 +329,7 @@ impl Executor<'_> {
             run: self.server.scripts.running.begin(self.worker),
             limit: self.server.live.busy_reply_threshold(),
             lacks_memory,
-            staged_before,
+            has_written: false,
             ended: None,
         };
         let arguments = wanted.request.tail(KEYS_AT);
@@ -455,10 +454,10 @@ struct Caller<'x, 'a, 'k, 's> {
     run: Run<'x>,
     /// The time after which others are told.
     limit: Duration,
-    /// Whether commands that may make memory grow are refused, as long as the script has changed nothing.
+    /// Whether commands that may make memory grow are refused, until the script has run one that writes.
     lacks_memory: bool,
-    /// The changes that were staged when it began.
-    staged_before: usize,
+    /// Whether it has, even if that changed nothing.
+    has_written: bool,
     ended: Option<Ended>,
 }
 
@@ -487,10 +486,7 @@ impl Caller<'_, '_, '_, '_> {
             Some(READ_ONLY)
         } else if command.may_write() && stops_writes(server) {
             Some(CommandError::CheckpointsFail)
-        } else if self.lacks_memory
-            && command.flags.has(Flags::DENYOOM)
-            && self.staged.writes.len() == self.staged_before
-        {
+        } else if self.lacks_memory && !self.has_written && command.flags.has(Flags::DENYOOM) {
             Some(CommandError::OutOfMemory)
         } else if self.staged.is_over(server.live.query_buffer_limit_bytes())
             && (command.may_write() || may_publish(server, command, self.client))
@@ -542,6 +538,7 @@ impl Host for Caller<'_, '_, '_, '_> {
         drop(keys);
         let own_protocol = std::mem::replace(&mut self.client.protocol, protocol);
         if command.may_write() {
+            self.has_written = true;
             self.staged.note_kept(&args);
             let args = self.arena.alloc(args).as_args();
             let batch = requests.run(command, slot, args, self.latched, self.client, out);
