@@ -5,6 +5,7 @@
 //!   3 writers: move amounts between keys, which come and go      the sum of all is the same
 //!   2 readers: open views, read them, close some early           in every view
 //!   1 that splits and merges segments                            nothing is kept at the end
+//!   1 that moves entries to other allocations, as the mover does
 //! ```
 //!
 //! And with a thread that cancels views while they are read: a view that is read to its end has the sum.
@@ -129,6 +130,18 @@ impl Store {
         self.put(&mut latched, to, of_to + amount, first.after(1), &gate[0]);
     }
 
+    /// Puts all entries into new allocations, but for those that views may be reading.
+    fn move_entries(&self) {
+        let (_gate, table) = (self.gates[3].read(), &self.tables[0]);
+        for index in 0..table.segments() {
+            let mut segment = table.write(index);
+            let readers = self.views.before(Lsn(1 << 63), || self.newest());
+            let old = segment.move_entries(|entry| table.is_pinned(readers, entry));
+            drop(segment);
+            drop(old);
+        }
+    }
+
     fn open(&self, options: &[ViewOptions]) -> Vec<View> {
         let gate = self.gates[3].read();
         View::open(&self.views, options, (&self.tables, &*gate), || self.newest()).unwrap()
@@ -250,6 +263,10 @@ fn history() {
             store.tables[0].shrink(2);
         }));
     }
+    {
+        let store = store.clone();
+        threads.push(thread::spawn(move || (0..2).for_each(|_| store.move_entries())));
+    }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     store.assert_at_rest();
 }
@@ -273,6 +290,10 @@ fn cancelled_history() {
     {
         let store = store.clone();
         threads.push(thread::spawn(move || (0..3).for_each(|_| _ = store.views.enforce_limits())));
+    }
+    {
+        let store = store.clone();
+        threads.push(thread::spawn(move || (0..2).for_each(|_| store.move_entries())));
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     store.assert_at_rest();
