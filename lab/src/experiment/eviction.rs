@@ -42,7 +42,7 @@ const VALUE_BYTES: usize = 200;
 /// Keys that have room where the limit is lowered, and the bytes of a value there.
 const LOWERED_KEPT: u64 = 4_000_000;
 const LOWERED_BYTES: usize = 1000;
-/// Of that memory, the new limit is one part of so many.
+/// Of the memory beyond that of an empty server, the new limit leaves one part of so many.
 const LOWERED_TO: u64 = 4;
 /// Requests that are sent together.
 const PIPELINE: u64 = 64;
@@ -256,7 +256,8 @@ impl Eviction {
 
     fn lower(&self, cell: &Cell, server: &Server) -> Result<Figures> {
         let (mut operator, mut client) = (server.client()?, server.client()?);
-        let limit = counted(&mut operator)? / LOWERED_TO;
+        let (used, empty) = (counted(&mut operator)?, empty(&mut operator)?);
+        let limit = empty + used.saturating_sub(empty) / LOWERED_TO;
         let is_over = AtomicBool::new(false);
         let (waits, took) = std::thread::scope(|scope| {
             let waits = scope.spawn(|| {
@@ -285,6 +286,11 @@ fn counted(client: &mut Client) -> Result<u64> {
     let used = info.number::<u64>("used_memory");
     let used = used.ok_or_else(|| LabError::Reply("INFO memory without used_memory".to_owned()))?;
     Ok(used.saturating_sub(info.number::<u64>("mem_not_counted_for_evict").unwrap_or(0)))
+}
+
+/// Memory that was in use before there was any key.
+fn empty(client: &mut Client) -> Result<u64> {
+    Ok(Info::read(client, "memory")?.number::<u64>("used_memory_startup").unwrap_or(0))
 }
 
 fn set_limit(client: &mut Client, limit: u64) -> Result<()> {
