@@ -42,6 +42,8 @@ const WAIT: Duration = Duration::from_millis(5);
 const BACKLOG_BYTES: u64 = 4 << 20;
 /// Looks for a candidate that may find none before nothing is said to be there.
 const LOOKS_MAX: usize = 64;
+/// Segments that somebody has for long, among these looks, before it is given up for now.
+const LATCHED_MAX: usize = 8;
 /// So many keys are found before those of each database are counted again.
 const COUNTED_FOR: usize = 64;
 /// Candidates in a row that may turn out to be gone, used or latched before it is given up for now.
@@ -77,7 +79,8 @@ pub(crate) fn evict(
     let mut misses = 0;
     while evicted.bytes < wanted {
         let Some(candidate) = search.next(&mut pool) else {
-            evicted.room = Room::Nothing;
+            // Where latches were in the way, there may be keys behind them.
+            evicted.room = if search.latched > 0 { Room::Unfinished } else { Room::Nothing };
             break;
         };
         match delete(store, session, options, &candidate, group) {
@@ -134,11 +137,13 @@ struct Search<'d> {
     there: SmallVec<[(usize, usize); 4]>,
     /// Keys that may still be found before they are counted again.
     counted_for: usize,
+    /// Segments that the last search could not look at, as somebody has them for long.
+    latched: usize,
 }
 
 impl<'d> Search<'d> {
     fn new(databases: &'d Databases, options: EvictionOptions) -> Search<'d> {
-        Search { databases, options, there: SmallVec::new(), counted_for: 0 }
+        Search { databases, options, there: SmallVec::new(), counted_for: 0, latched: 0 }
     }
 
     /// Counts the keys of each database that may be evicted.
@@ -152,8 +157,9 @@ impl<'d> Search<'d> {
         self.counted_for = COUNTED_FOR;
     }
 
-    /// The next key to evict; `None` if there is none.
+    /// The next key to evict; `None` if there is none, or none was found for latches that were in the way.
     fn next(&mut self, pool: &mut Pool) -> Option<Candidate> {
+        self.latched = 0;
         if self.counted_for == 0 {
             self.count();
         }
@@ -164,6 +170,9 @@ impl<'d> Search<'d> {
             if let Some(best) = pool.take_best() {
                 return Some(best);
             }
+            if self.latched >= LATCHED_MAX {
+                return None;
+            }
         }
         // Nearly all segments are empty, or all.
         self.count();
@@ -172,6 +181,9 @@ impl<'d> Search<'d> {
                 self.look((db, index), pool);
                 if let Some(best) = pool.take_best() {
                     return Some(best);
+                }
+                if self.latched >= LATCHED_MAX {
+                    return None;
                 }
             }
         }
@@ -194,9 +206,13 @@ impl<'d> Search<'d> {
     }
 
     /// Looks at some keys of a segment, and offers them to the pool.
-    fn look(&self, (db, index): (usize, usize), pool: &mut Pool) {
+    fn look(&mut self, (db, index): (usize, usize), pool: &mut Pool) {
         let EvictionOptions { victims, only_expiring, samples } = self.options;
-        let Some(segment) = self.databases.tables[db].read_within(index, Some(LATCH_WAIT)) else { return };
+        let databases = self.databases;
+        let Some(segment) = databases.tables[db].read_within(index, Some(LATCH_WAIT)) else {
+            self.latched += 1;
+            return;
+        };
         if only_expiring && segment.expiring() == 0 {
             return;
         }

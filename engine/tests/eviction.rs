@@ -382,6 +382,26 @@ fn an_expired_key_is_no_evicted_one() {
 }
 
 #[test]
+fn keys_behind_a_latch_are_not_said_to_be_none() {
+    let mut store = store(Tracked::Access, options(Victims::Random, false, 5));
+    store.put(0, b"key", None);
+    let session = store.engine.enter(0);
+    let keys = [KeyRef::of(0, b"key")];
+    let latched = session.latch(&keys, Access::Write, store.clock.unix_ms());
+    let evicted = std::thread::scope(|scope| {
+        let evict = || {
+            let session = store.engine.enter_behind();
+            store.engine.make_room(&session, 1, LONG, &mut Group::default())
+        };
+        scope.spawn(evict).join().unwrap()
+    });
+    assert_eq!((evicted.room, evicted.keys), (Room::Unfinished, 0));
+    latched.release();
+    drop(session);
+    assert_eq!(store.evict(1).keys, 1);
+}
+
+#[test]
 fn what_is_left_beside_evicted_keys_expires() {
     let mut store = store(Tracked::Access, options(Victims::Soonest, true, 5));
     let now = store.clock.unix_ms();
