@@ -127,8 +127,10 @@ impl Overlay {
             None => Below::Nothing,
             Some(entry) if entry.is_expired(now) => Below::Expired,
             Some(entry) => {
-                // The looks of the transaction are at the copy.
-                entry.note_look();
+                if next.is_none() {
+                    // The looks that follow are at the copy. Who changes it has been counted as he looked.
+                    entry.note_look();
+                }
                 Below::Entry
             }
         };
