@@ -70,7 +70,9 @@ pub(crate) fn evict(
         evicted.room = Room::Nothing;
         return evicted;
     }
-    if store.eviction().is_behind() {
+    // Where the log has no room, who writes waits for it: the rest of it is for what clients have begun.
+    let has_room = session.databases().log.as_ref().is_none_or(|log| log.has_room());
+    if !has_room || store.eviction().is_behind() {
         evicted.room = Room::Unfinished;
         return evicted;
     }
