@@ -267,11 +267,12 @@ fn delete(
     let keys = [KeyRef { db: *db, hash: *hash, key }];
     let latched = session.latch_within(&keys, Access::Write, store.now(), Some(LATCH_WAIT));
     let Some(mut latched) = latched else { return Ok(None) };
-    if latched.expire(&keys, group)? > 0 {
+    // Of a hash fields may be over alone.
+    let has_expired = latched.expire(&keys, group)? > 0;
+    let Some(entry) = latched.find(keys[0]) else {
         latched.release();
-        return Ok(Some(Deleted { is_evicted: false, is_large: false, bytes: 0 }));
-    }
-    let Some(entry) = latched.find(keys[0]) else { return Ok(None) };
+        return Ok(has_expired.then_some(Deleted { is_evicted: false, is_large: false, bytes: 0 }));
+    };
     let is_allowed = !options.only_expiring || entry.expiry().is_some();
     if !is_allowed || score(options.victims, entry) < *told {
         return Ok(None);
@@ -281,7 +282,8 @@ fn delete(
     let write = Write::Key { db: *db, key: key.into(), change: Change::Delete };
     let lsn = latched.commit(&Batch::from_iter([write]), group)?;
     store.eviction().note_evicted(*db, key, lsn);
-    if latched.segment().expiring() == 0 {
+    let segment = latched.segment();
+    if segment.expiring() == 0 && segment.timed() == 0 {
         // Else a search for keys that expire would come by in vain until the time of this one.
         latched.set_due(None);
     }

@@ -63,13 +63,32 @@ impl Store {
     }
 
     fn put(&mut self, db: u8, key: &[u8], expiry: Option<UnixMs>) {
+        self.change(db, key, [Change::Put { value: b"value".into(), expiry }]);
+    }
+
+    fn change<const N: usize>(&mut self, db: u8, key: &[u8], changes: [Change<'static>; N]) {
         let session = self.engine.enter(0);
         let keys = [KeyRef::of(db, key)];
         let mut latched = session.latch(&keys, Access::Write, self.clock.unix_ms());
-        let change = Change::Put { value: b"value".into(), expiry };
-        let write = Write::Key { db, key: key.into(), change };
-        latched.commit(&Batch::from_iter([write]), &mut self.group).unwrap();
+        let write = |change| Write::Key { db, key: key.into(), change };
+        let batch: Batch<'_> = changes.into_iter().map(write).collect();
+        latched.commit(&batch, &mut self.group).unwrap();
         latched.release();
+    }
+
+    /// A hash of two fields, of which one is over at this time.
+    fn put_timed(&mut self, key: &[u8], at: UnixMs) {
+        let put = |field: &'static [u8]| Change::HashPut { field: field.into(), value: b"value".into() };
+        let time = Change::HashExpire { field: b"a".into(), at: Some(at) };
+        self.change(0, key, [put(b"a"), put(b"b"), time]);
+    }
+
+    /// For how many seconds a key has not been used.
+    fn idle_s(&self, key: &[u8]) -> u64 {
+        let session = self.engine.enter(0);
+        let keys = [KeyRef::of(0, key)];
+        let latched = session.latch(&keys, Access::Read, self.clock.unix_ms());
+        latched.get(0, key).unwrap().used().unwrap().idle_s()
     }
 
     fn evict(&mut self, bytes: u64) -> Evicted {
@@ -78,7 +97,7 @@ impl Store {
     }
 
     fn keys(&self) -> usize {
-        self.engine.keyspace().iter().map(|(keys, _)| keys).sum()
+        self.engine.keyspace().iter().map(|counts| counts.keys).sum()
     }
 
     /// The keys that are there of all that have numbers below this.
@@ -379,6 +398,37 @@ fn an_expired_key_is_no_evicted_one() {
     let evicted = store.evict(1);
     assert_eq!((evicted.keys, store.keys(), store.engine.eviction().evicted_keys()), (0, 0, 0));
     assert_eq!(store.engine.expiry().expired_keys(), 1);
+}
+
+#[test]
+fn a_hash_whose_fields_have_times_stays_beside_evicted_keys_and_its_fields_go_in_time() {
+    let mut store = store(Tracked::Access, options(Victims::Soonest, true, 200));
+    let now = store.clock.unix_ms();
+    store.put_timed(b"hash", now + 10);
+    // Some of them in its segment.
+    (0..200u32).for_each(|number| store.put(0, &number.to_be_bytes(), Some(now + 1_000_000)));
+    let all = store.evict(u64::MAX);
+    assert_eq!((all.room, all.keys, store.keys()), (Room::Nothing, 200, 1));
+    store.wait(11);
+    store.engine.expire_due(store.clock.unix_ms());
+    assert_eq!((store.keys(), store.engine.expiry().expired_fields()), (1, 1));
+}
+
+#[test]
+fn that_a_field_is_over_is_no_use_of_its_hash_and_keeps_nobody_from_evicting_it() {
+    let mut store = store(Tracked::Access, options(Victims::Idle, false, 5));
+    let now = store.clock.unix_ms();
+    store.put_timed(b"hash", now + 10);
+    store.wait(60_000);
+    assert_eq!(store.idle_s(b"hash"), 60);
+    store.engine.expire_due(store.clock.unix_ms());
+    assert_eq!((store.idle_s(b"hash"), store.engine.expiry().expired_fields()), (60, 1));
+    assert_eq!(store.evict(1).keys, 1);
+    // Of another one nobody has removed the field before.
+    store.put_timed(b"other", store.clock.unix_ms() + 10);
+    store.wait(11);
+    assert_eq!((store.evict(1).keys, store.keys()), (1, 0));
+    assert_eq!((store.engine.expiry().expired_keys(), store.engine.expiry().expired_fields()), (0, 2));
 }
 
 #[test]

@@ -73,10 +73,6 @@ const BACKUP: &str = "Tarn's `BACKUP` is another command ([operating.md](operati
 /// What is to be known of commands that are there.
 const REMARKS: &[(&str, &str)] = &[
     ("backup", "another command than that of Redis: it copies the log to a directory"),
-    ("client|no-evict", "without effect: no client is closed for the memory of others"),
-    ("client|no-touch", "without effect: no access times are kept"),
-    ("object|freq", "replies with an error: accesses are not counted"),
-    ("object|idletime", "always 0: no access times are kept"),
     ("wait", "always 0: there are no replicas"),
     ("script|debug", "replies with an error: there is no debugger"),
 ];

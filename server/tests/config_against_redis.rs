@@ -125,7 +125,7 @@ fn tarn_config(store: &ConfigStore, pattern: &str) -> BTreeMap<String, String> {
 }
 
 /// Directives that Redis does not have.
-const ONLY_TARN: [&str; 34] = [
+const ONLY_TARN: [&str; 35] = [
     "analytics-max-memory",
     "analytics-threads",
     "auth-timeout",

@@ -478,6 +478,13 @@ impl<'s> Latched<'s> {
         Ok(over.len())
     }
 
+    /// The entry of a latched key, even if its time is over, without the changes of a transaction.
+    fn latched_entry(&self, db: u8, key: &[u8]) -> Option<&Entry> {
+        let KeyRef { hash, .. } = self.key_ref(db, key);
+        let position = self.position(db, hash)?;
+        self.held.as_slice()[position].latch.segment().find(hash, key)
+    }
+
     /// Deletes what is over of latched keys.
     pub(crate) fn delete_over<K: Borrow<[u8]>>(
         &mut self,
@@ -499,7 +506,17 @@ impl<'s> Latched<'s> {
                 }
             }
         }
+        // That fields go by themselves is no use of their hash.
+        let used = over.iter().map(|((db, key), part)| match part {
+            Over::Fields(_) => self.latched_entry(*db, key.borrow()).and_then(Entry::used),
+            Over::Key | Over::AllFields(_) => None,
+        });
+        let used: SmallVec<[Option<Use>; 4]> = used.collect();
         let lsn = self.commit(&batch, group)?;
+        for (((db, key), _), used) in over.iter().zip(used) {
+            let Some(used) = used else { continue };
+            self.latched_entry(*db, key.borrow()).into_iter().for_each(|entry| entry.set_used(used));
+        }
         for ((db, key), part) in over {
             self.store.expiry().note_expired((*db, key.borrow()), part, lsn);
         }

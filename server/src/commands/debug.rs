@@ -20,11 +20,8 @@ use crate::execute::spec::{Flags, KeySpec};
 use crate::glob;
 use crate::shared::random_id;
 
-const LOADED: Flags = Flags::ADMIN
-    .with(Flags::NOSCRIPT)
-    .with(Flags::STALE)
-    .with(Flags::ALONE_IN_EXEC)
-    .with(Flags::NO_TOUCH);
+const LOADED: Flags =
+    Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::ALONE_IN_EXEC).with(Flags::NO_TOUCH);
 const FLAGS: Flags = LOADED.with(Flags::LOADING);
 
 const fn sub(
@@ -77,7 +74,7 @@ pub(super) const COMMANDS: &[Command] = &[row(
 .subcommands(&[
     ignored("aof-flush-sleep", 3),
     sub("change-repl-id", 2, "Gives the history of the data another name.", change_repl_id),
-    sub("client-eviction", 2, "Is refused: clients are not evicted.", client_eviction),
+    sub("client-eviction", 2, "Is refused: clients are in no buckets by their memory.", client_eviction),
     ignored("client-enforce-reply-list", 3),
     ignored("dict-resizing", 3),
     sub(
@@ -205,8 +202,15 @@ fn change_repl_id<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), Comma
     Ok(())
 }
 
-fn client_eviction<'a>(_: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    Err(CommandError::text("ERR maxmemory-clients is disabled."))
+fn client_eviction<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    let config = cx.server.config.snapshot();
+    let is_on = config.maxmemory_clients.of(config.maxmemory_bytes) > 0;
+    let refused = if is_on {
+        "ERR clients are in no buckets by their memory"
+    } else {
+        "ERR maxmemory-clients is disabled."
+    };
+    Err(CommandError::text(refused))
 }
 
 fn replybuffer<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
