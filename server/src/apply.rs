@@ -36,9 +36,9 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
     server.large_requests.set_len_max(new.commandlog_large_request_max_len);
     server.large_replies.set_len_max(new.commandlog_large_reply_max_len);
     set_encoding_limits(new);
-    server.memory_limit.set(new.maxmemory_bytes);
-    if new.maxmemory_bytes != old.maxmemory_bytes && server.memory_excess() > 0 {
-        let (limit, policy) = (new.maxmemory_bytes, new.maxmemory_policy.name());
+    server.memory_limit.set(new.memory.maxmemory_bytes);
+    if new.memory.maxmemory_bytes != old.memory.maxmemory_bytes && server.memory_excess() > 0 {
+        let (limit, policy) = (new.memory.maxmemory_bytes, new.memory.maxmemory_policy.name());
         tracing::warn!(
             "'maxmemory {limit}' is less than is in use: keys are evicted, or writes refused, as \
              'maxmemory-policy {policy}' says"
@@ -58,7 +58,7 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
         }
         set_view_limits(store, new);
         set_eviction(store, new);
-        store.engine.limit_indexes(new.index_max_memory_bytes);
+        store.engine.limit_indexes(new.memory.index_max_memory_bytes);
         set_latency_target(store, new);
         set_compaction(store, new);
         server.scrubber.set_bytes_per_second(new.log_scrub_bytes_per_second as u64);
@@ -102,7 +102,7 @@ pub(crate) fn open_doors(server: &Services, store: Store) {
         track_uses(config);
         set_defrag(server, config);
         set_eviction(&store, config);
-        store.engine.limit_indexes(config.index_max_memory_bytes);
+        store.engine.limit_indexes(config.memory.index_max_memory_bytes);
         set_latency_target(&store, config);
         set_compaction(&store, config);
         server.scrubber.set_bytes_per_second(config.log_scrub_bytes_per_second as u64);
@@ -127,20 +127,21 @@ fn set_view_limits(store: &Store, config: &Config) {
 /// Whether something else is to be noted of uses of keys.
 fn has_other_uses(old: &Config, new: &Config) -> bool {
     let uses = |config: &Config| {
-        let policy = config.maxmemory_policy;
-        (policy.is_lfu(), policy.is_lrm(), config.lfu_log_factor, config.lfu_decay_time_minutes)
+        let memory = &config.memory;
+        let policy = memory.maxmemory_policy;
+        (policy.is_lfu(), policy.is_lrm(), memory.lfu_log_factor, memory.lfu_decay_time_minutes)
     };
     uses(old) != uses(new)
 }
 
 /// Has of uses of keys noted what the policy needs; without one that does, when they were.
 pub(crate) fn track_uses(config: &Config) {
-    let tracked = match config.maxmemory_policy {
+    let tracked = match config.memory.maxmemory_policy {
         policy if policy.is_lfu() => Tracked::Frequency,
         policy if policy.is_lrm() => Tracked::Change,
         _ => Tracked::Access,
     };
-    usage::track(tracked, config.lfu_log_factor, config.lfu_decay_time_minutes);
+    usage::track(tracked, config.memory.lfu_log_factor, config.memory.lfu_decay_time_minutes);
 }
 
 fn set_eviction(store: &Store, config: &Config) {
@@ -148,7 +149,7 @@ fn set_eviction(store: &Store, config: &Config) {
         AllKeysLfu, AllKeysLrm, AllKeysLru, AllKeysRandom, NoEviction, VolatileLfu, VolatileLrm, VolatileLru,
         VolatileRandom, VolatileTtl,
     };
-    let victims = match config.maxmemory_policy {
+    let victims = match config.memory.maxmemory_policy {
         NoEviction => Victims::None,
         AllKeysRandom | VolatileRandom => Victims::Random,
         AllKeysLru | AllKeysLrm | VolatileLru | VolatileLrm => Victims::Idle,
@@ -157,17 +158,18 @@ fn set_eviction(store: &Store, config: &Config) {
     };
     store.engine.eviction().set_options(EvictionOptions {
         victims,
-        only_expiring: config.maxmemory_policy.is_volatile(),
-        samples: config.maxmemory_samples,
+        only_expiring: config.memory.maxmemory_policy.is_volatile(),
+        samples: config.memory.maxmemory_samples,
     });
 }
 
 fn set_defrag(server: &Services, config: &Config) {
+    let memory = &config.memory;
     server.defrag.set(DefragSettings {
-        is_on: config.activedefrag,
-        ignored_bytes: config.active_defrag_ignore_bytes,
-        percent: [config.active_defrag_threshold_lower, config.active_defrag_threshold_upper],
-        share: [config.active_defrag_cycle_min, config.active_defrag_cycle_max],
+        is_on: memory.activedefrag,
+        ignored_bytes: memory.active_defrag_ignore_bytes,
+        percent: [memory.active_defrag_threshold_lower, memory.active_defrag_threshold_upper],
+        share: [memory.active_defrag_cycle_min, memory.active_defrag_cycle_max],
     });
 }
 

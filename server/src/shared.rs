@@ -126,7 +126,7 @@ impl Shared {
             live: Live::of(&settings),
             databases,
             stats: Stats::new(workers, slots),
-            memory_limit: MemoryLimit::new(settings.maxmemory_bytes),
+            memory_limit: MemoryLimit::new(settings.memory.maxmemory_bytes),
             rates: Rates::default(),
             clients: Clients::default(),
             attempts: Attempts::default(),

@@ -204,7 +204,7 @@ fn change_repl_id<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), Comma
 
 fn client_eviction<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     let config = cx.server.config.snapshot();
-    let is_on = config.maxmemory_clients.of(config.maxmemory_bytes) > 0;
+    let is_on = config.memory.maxmemory_clients.of(config.memory.maxmemory_bytes) > 0;
     let refused = if is_on {
         "ERR clients are in no buckets by their memory"
     } else {
@@ -250,7 +250,7 @@ fn steps_from<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
 
 fn object<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let entry = cx.entry(args.at(2)).ok_or(CommandError::NoSuchKey)?;
-    let is_lfu = cx.server.config.snapshot().maxmemory_policy.is_lfu();
+    let is_lfu = cx.server.config.snapshot().memory.maxmemory_policy.is_lfu();
     let idle_s = entry.used().filter(|_| !is_lfu).map_or(0, Use::idle_s);
     // As Redis has it: a time of 24 bits.
     let used_s = (cx.now() / 1000).saturating_sub(idle_s) & 0xFF_FFFF;

@@ -65,7 +65,7 @@ fn freq<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
         Please note that when switching between policies at runtime \
         LRU and LFU data will take some time to adjust.";
     with_entry(cx, args, |cx, entry| {
-        if !cx.server.config.snapshot().maxmemory_policy.is_lfu() {
+        if !cx.server.config.snapshot().memory.maxmemory_policy.is_lfu() {
             return Err(CommandError::text(NOT_TRACKED));
         }
         // A key that has no room for a note counts as one that is used often.
@@ -79,7 +79,7 @@ fn idletime<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
         Please note that when switching between policies at runtime \
         LRU and LFU data will take some time to adjust.";
     with_entry(cx, args, |cx, entry| {
-        if cx.server.config.snapshot().maxmemory_policy.is_lfu() {
+        if cx.server.config.snapshot().memory.maxmemory_policy.is_lfu() {
             return Err(CommandError::text(NOT_TRACKED));
         }
         cx.reply.integer(entry.used().map_or(0, Use::idle_s) as i64);

@@ -111,7 +111,7 @@ impl Live {
         self.event_classes.store(if has_channels { classes.0 } else { 0 }, Ordering::Relaxed);
         self.tracked_keys_max.store(config.tracking_table_max_keys, Ordering::Relaxed);
         self.stream_node_entries.store(config.stream_node_max_entries, Ordering::Relaxed);
-        let eviction_time_us = eviction_time_us(config.maxmemory_eviction_tenacity);
+        let eviction_time_us = eviction_time_us(config.memory.maxmemory_eviction_tenacity);
         self.eviction_time_us.store(eviction_time_us, Ordering::Relaxed);
         self.serve_while_loading.store(config.serve_while_loading, Ordering::Relaxed);
     }

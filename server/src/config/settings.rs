@@ -19,6 +19,39 @@ const DEFAULT_DIR: &str = "tarn-data";
 /// Logical databases that the engine can tell apart.
 pub(super) const DATABASES_MAX: usize = 256;
 
+/// Limits of memory, the keys that are evicted past them, and the moving together of what is left.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MemorySettings {
+    /// Bytes of memory in use from which on keys are evicted or writes refused; 0 for no limit.
+    pub maxmemory_bytes: u64,
+    /// The keys that are evicted, and their order.
+    pub maxmemory_policy: MaxmemoryPolicy,
+    /// Keys that are looked at for each that is evicted.
+    pub maxmemory_samples: usize,
+    /// The time for which a command may evict before it runs: 0 the shortest, 100 as long as it takes.
+    pub maxmemory_eviction_tenacity: u32,
+    /// Memory of the buffers of all clients past which those with the largest are disconnected.
+    pub maxmemory_clients: MemoryShare,
+    /// The greater, the slower the counter of a key's uses grows.
+    pub lfu_log_factor: u32,
+    /// Minutes in which it shrinks by one; 0: it does not.
+    pub lfu_decay_time_minutes: u32,
+    /// Bytes of memory that all indexes of SQL may take; 0 for no limit.
+    pub index_max_memory_bytes: usize,
+    /// Whether entries are moved together where pages of the allocator are partly empty.
+    pub activedefrag: bool,
+    /// Fewer bytes of such pages are left as they are.
+    pub active_defrag_ignore_bytes: u64,
+    /// Those bytes in percent of what is in use, from which on entries are moved.
+    pub active_defrag_threshold_lower: u32,
+    /// Those from which on that takes the most time.
+    pub active_defrag_threshold_upper: u32,
+    /// The least percent of the time that it takes.
+    pub active_defrag_cycle_min: u32,
+    /// The most.
+    pub active_defrag_cycle_max: u32,
+}
+
 /// Everything that can be configured. `Config::default()` is what a server without file and flags has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -97,34 +130,8 @@ pub struct Config {
     pub hz: u32,
     /// How much of the time active expiry may take, 1 to 10.
     pub active_expire_effort: u32,
-    /// Bytes of memory in use from which on keys are evicted or writes refused; 0 for no limit.
-    pub maxmemory_bytes: u64,
-    /// The keys that are evicted, and their order.
-    pub maxmemory_policy: MaxmemoryPolicy,
-    /// Keys that are looked at for each that is evicted.
-    pub maxmemory_samples: usize,
-    /// The time for which a command may evict before it runs: 0 the shortest, 100 as long as it takes.
-    pub maxmemory_eviction_tenacity: u32,
-    /// Memory of the buffers of all clients past which those with the largest are disconnected.
-    pub maxmemory_clients: MemoryShare,
-    /// The greater, the slower the counter of a key's uses grows.
-    pub lfu_log_factor: u32,
-    /// Minutes in which it shrinks by one; 0: it does not.
-    pub lfu_decay_time_minutes: u32,
-    /// Bytes of memory that all indexes of SQL may take; 0 for no limit.
-    pub index_max_memory_bytes: usize,
-    /// Whether entries are moved together where pages of the allocator are partly empty.
-    pub activedefrag: bool,
-    /// Fewer bytes of such pages are left as they are.
-    pub active_defrag_ignore_bytes: u64,
-    /// Those bytes in percent of what is in use, from which on entries are moved.
-    pub active_defrag_threshold_lower: u32,
-    /// Those from which on that takes the most time.
-    pub active_defrag_threshold_upper: u32,
-    /// The least percent of the time that it takes.
-    pub active_defrag_cycle_min: u32,
-    /// The most.
-    pub active_defrag_cycle_max: u32,
+    /// The limits of memory, and what is done past them.
+    pub memory: MemorySettings,
     /// Directory of the data, absolute.
     pub dir: PathBuf,
     /// Whether writes are logged.
@@ -391,20 +398,7 @@ impl Config {
             databases_setting: 0,
             hz: 0,
             active_expire_effort: 0,
-            maxmemory_bytes: 0,
-            maxmemory_policy: MaxmemoryPolicy::default(),
-            maxmemory_samples: 0,
-            maxmemory_eviction_tenacity: 0,
-            maxmemory_clients: MemoryShare::default(),
-            lfu_log_factor: 0,
-            lfu_decay_time_minutes: 0,
-            index_max_memory_bytes: 0,
-            activedefrag: false,
-            active_defrag_ignore_bytes: 0,
-            active_defrag_threshold_lower: 0,
-            active_defrag_threshold_upper: 0,
-            active_defrag_cycle_min: 0,
-            active_defrag_cycle_max: 0,
+            memory: MemorySettings::default(),
             dir: PathBuf::new(),
             appendonly: false,
             appendfsync: AppendFsync::default(),

@@ -385,7 +385,8 @@ mod tests {
         ];
         for (said, is_shown, bytes) in cases {
             store.set(&[("maxmemory-clients", said)]).unwrap();
-            assert_eq!((shown(), store.snapshot().maxmemory_clients.of(1000)), (is_shown.to_owned(), bytes));
+            let share = store.snapshot().memory.maxmemory_clients;
+            assert_eq!((shown(), share.of(1000)), (is_shown.to_owned(), bytes));
         }
         for too_much in ["101%", "9223372036854775808"] {
             let refusal = refusal(&[("maxmemory-clients", too_much)]);

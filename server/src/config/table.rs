@@ -11,10 +11,10 @@ use super::shape::Shape;
 
 /// The home of a directive whose value is one field that implements [`Stored`].
 macro_rules! field {
-    ($field:ident) => {
+    ($($field:ident).+) => {
         Home::Field {
-            load: |config| config.$field.to_value(),
-            store: |config, value, phase| config.$field.store(value, phase),
+            load: |config| config.$($field).+.to_value(),
+            store: |config, value, phase| config.$($field).+.store(value, phase),
         }
     };
 }
@@ -276,47 +276,47 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
          stands for g$lshzxetd"),
 
     // Memory.
-    Directive::run_time("maxmemory", memory(0, BYTES_MAX), "0", field!(maxmemory_bytes),
+    Directive::run_time("maxmemory", memory(0, BYTES_MAX), "0", field!(memory.maxmemory_bytes),
         "memory in use past which 'maxmemory-policy' says what becomes of keys and of writes; not counted \
          are records that the log has not written yet, and old versions that are kept for views; 0 for no \
          limit"),
     Directive::run_time("maxmemory-policy", Shape::Choice(MaxmemoryPolicy::NAMES), "noeviction",
-        field!(maxmemory_policy),
+        field!(memory.maxmemory_policy),
         "which keys are evicted past 'maxmemory': of all, or of those that expire (volatile), those that \
          have not been used (lru) or changed (lrm) for the longest time, that are used least often (lfu), \
          that expire first (ttl), or any; with noeviction none: commands that may need more memory are \
          refused"),
-    Directive::run_time("maxmemory-samples", int(1, INT_MAX), "5", field!(maxmemory_samples),
+    Directive::run_time("maxmemory-samples", int(1, INT_MAX), "5", field!(memory.maxmemory_samples),
         "keys that are looked at for each that is evicted"),
     Directive::run_time("maxmemory-eviction-tenacity", int(0, 100), "10",
-        field!(maxmemory_eviction_tenacity),
+        field!(memory.maxmemory_eviction_tenacity),
         "how long a command that writes past 'maxmemory' evicts before it runs, for what its worker has \
          written: 10 for half a millisecond at most, 0 for one key, 100 for as long as it takes"),
-    Directive::run_time("maxmemory-clients", Shape::MemoryOrPercent, "0", field!(maxmemory_clients),
+    Directive::run_time("maxmemory-clients", Shape::MemoryOrPercent, "0", field!(memory.maxmemory_clients),
         "memory of the buffers of all clients, or percent of 'maxmemory', past which those with the largest \
          are disconnected, but for those with CLIENT NO-EVICT; 0 for no limit"),
-    Directive::run_time("lfu-log-factor", int(0, INT_MAX), "10", field!(lfu_log_factor),
+    Directive::run_time("lfu-log-factor", int(0, INT_MAX), "10", field!(memory.lfu_log_factor),
         "how slowly the counter of a key's uses grows under an lfu policy; 0: by one at each use"),
-    Directive::run_time("lfu-decay-time", int(0, INT_MAX), "1", field!(lfu_decay_time_minutes),
+    Directive::run_time("lfu-decay-time", int(0, INT_MAX), "1", field!(memory.lfu_decay_time_minutes),
         "minutes in which that counter shrinks by one; 0: it does not"),
-    Directive::run_time("index-max-memory", memory(0, BYTES_MAX), "0", field!(index_max_memory_bytes),
+    Directive::run_time("index-max-memory", memory(0, BYTES_MAX), "0", field!(memory.index_max_memory_bytes),
         "memory of all indexes of SQL, about, past which the largest is given up: queries read without it, \
          until there is room for it again; 0 for no limit"),
-    Directive::run_time("activedefrag", Shape::Bool, "no", field!(activedefrag),
+    Directive::run_time("activedefrag", Shape::Bool, "no", field!(memory.activedefrag),
         "whether small entries are moved together, beside clients, where pages of the allocator are partly \
          empty, so that the system gets the empty ones; MEMORY PURGE asks for that once"),
     Directive::run_time("active-defrag-ignore-bytes", memory(1, BYTES_MAX), "104857600",
-        field!(active_defrag_ignore_bytes),
+        field!(memory.active_defrag_ignore_bytes),
         "fewer unused bytes of such pages are left as they are"),
     Directive::run_time("active-defrag-threshold-lower", int(0, 1000), "10",
-        field!(active_defrag_threshold_lower),
+        field!(memory.active_defrag_threshold_lower),
         "those unused bytes in percent of the memory in use, from which on entries are moved"),
     Directive::run_time("active-defrag-threshold-upper", int(0, 1000), "100",
-        field!(active_defrag_threshold_upper),
+        field!(memory.active_defrag_threshold_upper),
         "those from which on that takes the most time"),
-    Directive::run_time("active-defrag-cycle-min", int(1, 99), "1", field!(active_defrag_cycle_min),
+    Directive::run_time("active-defrag-cycle-min", int(1, 99), "1", field!(memory.active_defrag_cycle_min),
         "percent of the time of one thread that it takes at the lower threshold"),
-    Directive::run_time("active-defrag-cycle-max", int(1, 99), "25", field!(active_defrag_cycle_max),
+    Directive::run_time("active-defrag-cycle-max", int(1, 99), "25", field!(memory.active_defrag_cycle_max),
         "percent of the time of one thread that it takes at the upper threshold, and for MEMORY PURGE"),
 
     // Small collections.

@@ -145,7 +145,7 @@ impl Rounds {
 /// `maxmemory-clients`, but for clients that are not to be evicted.
 fn look_at_clients(server: &Services) {
     let config = server.config.snapshot();
-    let limit = config.maxmemory_clients.of(config.maxmemory_bytes);
+    let limit = config.memory.maxmemory_clients.of(config.memory.maxmemory_bytes);
     if limit == 0 {
         return;
     }
