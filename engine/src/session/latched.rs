@@ -406,8 +406,8 @@ impl<'s> Latched<'s> {
         }
     }
 
-    /// Whether there is nothing at `key`, not even a hash of whose fields all are over: who deletes that tells
-    /// so.
+    /// Whether there is nothing at `key`, not even a hash of whose fields all are over: who deletes that
+    /// tells so.
     ///
     /// REQUIRES: as `get`.
     pub fn is_gone(&self, db: u8, key: &[u8]) -> bool {

@@ -134,9 +134,9 @@ impl<'a> HashRef<'a> {
 
     /// A field, chosen by a uniform random number; `None` if all are hidden.
     ///
-    /// One with a time is found by its place among the times. Others are drawn among all fields: that is quick
-    /// unless nearly all have times, and then it is seldom one of the others that is wanted. Only where most
-    /// fields are hidden it is so often, and a walk ends it.
+    /// One with a time is found by its place among the times. Others are drawn among all fields: that is
+    /// quick unless nearly all have times, and then it is seldom one of the others that is wanted. Only where
+    /// most fields are hidden it is so often, and a walk ends it.
     pub fn sample(&self, random: u64) -> Option<(&'a [u8], &'a [u8])> {
         let Some(times) = self.times else { return self.form.sample(random).map(pair) };
         let (over, all) = (times.count_over(self.now), self.form.len());

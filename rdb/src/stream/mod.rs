@@ -7,7 +7,7 @@
 //!     pending    count, then for each: ID in 16 bytes, time in 8, deliveries
 //!     consumers  count, then for each: name, seen in 8 bytes, [since type 21: active in 8 bytes],
 //!                count of what is pending for it, the IDs in 16 bytes each
-//!   producers    in type 26: seconds and number for which messages are remembered, count, then for each: name
+//!   producers    in type 26: seconds and number for which messages are remembered, count, for each: name
 //!     messages   count, then for each: name, ID of its entry
 //!                behind all of them: messages added, messages that came again
 //! ```

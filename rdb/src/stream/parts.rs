@@ -58,7 +58,8 @@ pub struct Consumer<'a> {
     pub name: &'a [u8],
     /// When it asked for something last, in milliseconds since the Unix epoch.
     pub seen_ms: u64,
-    /// When it got something last. Only types 21 and 26 say it; of others it is when it was seen, as in Redis.
+    /// When it got something last. Only types 21 and 26 say it; of others it is when it was seen, as in
+    /// Redis.
     pub active_ms: Option<u64>,
 }
 

@@ -52,7 +52,8 @@ pub(super) struct Produced<'a> {
 }
 
 impl<'a> Produced<'a> {
-    /// The number of words that belong to the one at `at`, if it begins to tell of a message and they are there.
+    /// The number of words that belong to the one at `at`, if it begins to tell of a message and they are
+    /// there.
     pub(super) fn names(args: Args<'_>, at: usize) -> Option<usize> {
         let is = |option: &str| args.at(at).eq_ignore_ascii_case(option.as_bytes());
         let more = args.len() - 1 - at;

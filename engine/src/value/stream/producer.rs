@@ -84,8 +84,8 @@ impl<'a> ProducerRef<'a> {
         (is_young && with_newer <= how.messages_max).then_some(id)
     }
 
-    /// The number of messages that are remembered at this time, and of those that stand before the first young
-    /// one. Looks at these; `None` if there are more of them than `most`.
+    /// The number of messages that are remembered at this time, and of those that stand before the first
+    /// young one. Looks at these; `None` if there are more of them than `most`.
     pub fn remembered(&self, how: &Idempotence, now: u64, most: usize) -> Option<(u64, usize)> {
         let mut old = 0;
         let first = self.messages().take(most.saturating_add(1)).find(|message| {

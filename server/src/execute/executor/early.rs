@@ -21,8 +21,8 @@ const NEVER: Flags = Flags::WRITE.with(Flags::BLOCKING).with(Flags::EXCLUSIVE);
 impl Executor<'_> {
     /// Runs a command that only reads the keys that it declares, if all of them are there already, and
     /// neither they nor fields of theirs are expired: what is not there may not be loaded yet, and an expiry
-    /// may have been moved later. Changes nothing: expired keys are left, tables do not grow, and look-ups are
-    /// not counted. The reply tells nothing that is not durable.
+    /// may have been moved later. Changes nothing: expired keys are left, tables do not grow, and look-ups
+    /// are not counted. The reply tells nothing that is not durable.
     #[cold]
     pub(super) fn run_early(
         &self,
