@@ -39,6 +39,10 @@ const STORES: &[(&str, &str)] = &[
     ("ZDIFFSTORE to 2 z y", "to"),
     ("ZRANGESTORE to z 2 4001 REV", "to"),
     ("ZRANGESTORE z z 3 70 BYSCORE LIMIT 5 4000", "z"),
+    ("GEOSEARCHSTORE to geo FROMLONLAT 0 2 BYRADIUS 500 km STOREDIST", "to"),
+    ("GEOSEARCHSTORE geo geo BYPOLYGON 4 -4 0.05 4 0.5 3 4 -1 3", "geo"),
+    ("GEOSEARCHSTORE to geo FROMLONLAT 90 80 BYRADIUS 1 m", "to"),
+    ("GEORADIUS geo 0 2 900 km COUNT 3000 STORE to", "to"),
     ("SORT l STORE to", "to"),
     ("SORT l DESC LIMIT 10 3000 GET # GET x STORE l", "l"),
     ("SORT s ALPHA STORE to", "to"),
@@ -85,7 +89,7 @@ fn with_more(args: &[&str]) -> (Running, Connection) {
     (running, client)
 }
 
-const SOURCES: [&str; 10] = ["h", "s", "t", "z", "y", "l", "b", "giant", "small", "to"];
+const SOURCES: [&str; 11] = ["h", "s", "t", "z", "y", "geo", "l", "b", "giant", "small", "to"];
 
 /// Puts all keys back as they were, from database 2.
 fn put_back(client: &mut Connection) {

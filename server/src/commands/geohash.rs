@@ -1,5 +1,5 @@
-//! Points on the earth as numbers of 52 bits, and the cells that a search has to look into: what redis-server
-//! computes, step by step, as its replies depend on each of them.
+//! Points on the earth as numbers of 52 bits, and the cells of the map that these numbers are cut into: what
+//! redis-server computes, step by step, as its replies depend on each of them.
 //!
 //! ```text
 //! longitude  x x x …    26 bits: how far east, of 360 degrees
@@ -11,11 +11,9 @@ use std::f64::consts::PI;
 use std::ops::Range;
 
 /// Radius of the earth in metres.
-const RADIUS_M: f64 = 6_372_797.560_856;
-/// Half of what a Mercator map is wide, in metres.
-const MERCATOR_MAX_M: f64 = 20_037_726.37;
+pub(super) const RADIUS_M: f64 = 6_372_797.560_856;
 /// Bits of a coordinate.
-const STEPS: u32 = 26;
+pub(super) const STEPS: u32 = 26;
 /// The bits of a latitude in a number, and of a longitude.
 const LATITUDE: u64 = 0x5555_5555_5555_5555;
 const LONGITUDE: u64 = 0xaaaa_aaaa_aaaa_aaaa;
@@ -33,17 +31,19 @@ pub(super) struct Point {
 
 /// Degrees that a number can stand for.
 #[derive(Clone, Copy)]
-struct Extent {
-    longitude: (f64, f64),
-    latitude: (f64, f64),
+pub(super) struct Extent {
+    pub(super) longitude: (f64, f64),
+    pub(super) latitude: (f64, f64),
 }
 
-const MERCATOR: Extent = Extent { longitude: (-180.0, 180.0), latitude: (-85.051_128_78, 85.051_128_78) };
+/// The map.
+pub(super) const MERCATOR: Extent =
+    Extent { longitude: (-180.0, 180.0), latitude: (-85.051_128_78, 85.051_128_78) };
 const GLOBE: Extent = Extent { longitude: (-180.0, 180.0), latitude: (-90.0, 90.0) };
 
 /// A cell of the map: so many bits of each coordinate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Cell {
+pub(super) struct Cell {
     bits: u64,
     steps: u32,
 }
@@ -113,7 +113,8 @@ impl Point {
         letters
     }
 
-    fn cell(self, extent: Extent, steps: u32) -> Cell {
+    /// The cell that the point is in, of those with so many bits of each coordinate.
+    pub(super) fn cell(self, extent: Extent, steps: u32) -> Cell {
         let offset = |value: f64, (min, max): (f64, f64)| {
             ((value - min) / (max - min) * (1_u64 << steps) as f64) as u32
         };
@@ -132,17 +133,17 @@ impl Point {
     }
 }
 
-fn radians(degrees: f64) -> f64 {
+pub(super) fn radians(degrees: f64) -> f64 {
     degrees * (PI / 180.0)
 }
 
-fn degrees(radians: f64) -> f64 {
+pub(super) fn degrees(radians: f64) -> f64 {
     radians / (PI / 180.0)
 }
 
 impl Cell {
     /// The longitudes and the latitudes of the cell.
-    fn area(self) -> ((f64, f64), (f64, f64)) {
+    pub(super) fn area(self) -> ((f64, f64), (f64, f64)) {
         let part = |index: u32, (min, max): (f64, f64)| {
             let whole = (1_u64 << self.steps) as f64;
             let at = |index: f64| min + index / whole * (max - min);
@@ -152,7 +153,7 @@ impl Cell {
     }
 
     /// The neighbour so many cells to the east and to the north, at most one.
-    fn beside(self, east: i32, north: i32) -> Cell {
+    pub(super) fn beside(self, east: i32, north: i32) -> Cell {
         let width = 64 - self.steps * 2;
         let step = |own: u64, others: u64, by: i32| match by {
             0 => own,
@@ -167,97 +168,8 @@ impl Cell {
     }
 
     /// The scores of the points in it.
-    fn scores(self) -> Range<f64> {
+    pub(super) fn scores(self) -> Range<f64> {
         let shift = 52 - self.steps * 2;
         ((self.bits << shift) as f64)..((self.bits.wrapping_add(1) << shift) as f64)
     }
-}
-
-/// The shape of a search around a point; lengths in metres.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Shape {
-    Circle { radius: f64 },
-    Box { width: f64, height: f64 },
-}
-
-impl Shape {
-    /// How far a point is from the middle, if it is within.
-    pub(super) fn distance(self, middle: Point, point: Point) -> Option<f64> {
-        match self {
-            Shape::Circle { radius } => Some(middle.distance(point)).filter(|distance| *distance <= radius),
-            Shape::Box { width, height } => {
-                let north = RADIUS_M * (radians(point.latitude) - radians(middle.latitude)).abs();
-                if north > height / 2.0 {
-                    return None;
-                }
-                let east = point.distance(Point { latitude: point.latitude, ..middle });
-                (east <= width / 2.0).then(|| middle.distance(point))
-            }
-        }
-    }
-
-    /// The scores of points that may be within, cell by cell, in the order in which they are looked at.
-    pub(super) fn scores(self, middle: Point) -> Vec<Range<f64>> {
-        let (half_width, half_height, reach) = match self {
-            Shape::Circle { radius } => (radius, radius, radius),
-            Shape::Box { width, height } => (
-                width / 2.0,
-                height / 2.0,
-                ((width / 2.0) * (width / 2.0) + (height / 2.0) * (height / 2.0)).sqrt(),
-            ),
-        };
-        let Point { longitude, latitude } = middle;
-        let up = degrees(half_height / RADIUS_M);
-        // Meridians are nearest to each other at the end towards the pole.
-        let pole = if latitude < 0.0 { latitude - up } else { latitude + up };
-        let aside = degrees(half_width / RADIUS_M / radians(pole).cos());
-        let longitudes = (longitude - aside, longitude + aside);
-        let latitudes = (latitude - up, latitude + up);
-        let mut steps = steps_for(reach, latitude);
-        let mut cell = middle.cell(MERCATOR, steps);
-        let is_small = {
-            let (north, south) = (cell.beside(0, 1).area().1, cell.beside(0, -1).area().1);
-            let (east, west) = (cell.beside(1, 0).area().0, cell.beside(-1, 0).area().0);
-            north.1 < latitudes.1 || south.0 > latitudes.0 || east.1 < longitudes.1 || west.0 > longitudes.0
-        };
-        if steps > 1 && is_small {
-            steps -= 1;
-            cell = middle.cell(MERCATOR, steps);
-        }
-        let (own_longitudes, own_latitudes) = cell.area();
-        let needs = |east: i32, north: i32| {
-            steps < 2
-                || !(north < 0 && own_latitudes.0 < latitudes.0
-                    || north > 0 && own_latitudes.1 > latitudes.1
-                    || east < 0 && own_longitudes.0 < longitudes.0
-                    || east > 0 && own_longitudes.1 > longitudes.1)
-        };
-        let sides = [(0, 0), (0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)];
-        let cells = sides.iter().filter(|(east, north)| needs(*east, *north));
-        let mut cells: Vec<Cell> = cells.map(|(east, north)| cell.beside(*east, *north)).collect();
-        // Neighbours of very large cells are the same.
-        cells.dedup();
-        cells.into_iter().map(Cell::scores).collect()
-    }
-}
-
-/// The bits of a coordinate of the cells that are to be searched.
-fn steps_for(mut reach: f64, latitude: f64) -> u32 {
-    if reach == 0.0 {
-        return STEPS;
-    }
-    let mut steps = 1_i32;
-    while reach < MERCATOR_MAX_M {
-        reach *= 2.0;
-        steps += 1;
-    }
-    // So that the shape is in nine cells.
-    steps -= 2;
-    if !(-66.0..=66.0).contains(&latitude) {
-        steps -= 1;
-        if !(-80.0..=80.0).contains(&latitude) {
-            steps -= 1;
-        }
-    }
-    steps.clamp(1, STEPS as i32) as u32
 }

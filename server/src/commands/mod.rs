@@ -32,6 +32,8 @@ mod expiry;
 mod ft;
 mod functions;
 mod geo;
+mod geo_search;
+mod geo_shapes;
 mod geohash;
 mod hash_times;
 mod hashes;
@@ -154,6 +156,7 @@ const FAMILIES: &[Family] = &[
     ("sorted-set", zset_algebra::COMMANDS),
     ("hyperloglog", hyperloglog::COMMANDS),
     ("geo", geo::COMMANDS),
+    ("geo", geo_search::COMMANDS),
     ("stream", streams::COMMANDS),
     ("stream", streams_reading::COMMANDS),
     ("stream", stream_groups::COMMANDS),

@@ -317,6 +317,7 @@ pub(crate) const READS: &[&str] = &[
     "GEORADIUS_RO geo 1 1 900 km",
     "GEORADIUSBYMEMBER_RO geo a 900 km",
     "GEOSEARCH geo FROMLONLAT 1 1 BYBOX 900 900 km ASC WITHDIST",
+    "GEOSEARCH geo BYPOLYGON 3 0 0 3 0 0 3",
     "GET s",
     "GET t",
     "GET e",

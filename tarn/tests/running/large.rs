@@ -20,6 +20,10 @@ pub(crate) fn loaded(args: &[&str]) -> (Running, Connection) {
     load("SADD t", |number| format!(" member:{}", number * 2));
     load("ZADD z", |number| format!(" {} member:{number}", number % 77));
     load("ZADD y", |number| format!(" {number} member:{}", number * 3));
+    load("GEOADD geo", |number| {
+        let (east, north) = (number % 100, number / 100);
+        format!(" {:.2} {:.2} member:{number}", east as f64 / 10.0 - 5.0, north as f64 / 10.0)
+    });
     load("RPUSH l", |number| format!(" {}", number * 7919 % ELEMENTS));
     load("MSET", |number| format!(" key:{number} v"));
     client.ask(&format!("SET a {}", "abcdefghij".repeat(60)));
