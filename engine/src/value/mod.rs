@@ -11,6 +11,7 @@ mod block_tests;
 pub(crate) mod body;
 pub(crate) mod chunks;
 pub(crate) mod form;
+pub mod geohash;
 pub mod hash;
 pub mod image;
 pub(crate) mod left;

@@ -2,9 +2,9 @@
 
 use tarn_engine::record::Change;
 use tarn_engine::value::ZSetRef;
+use tarn_engine::value::geohash::Point;
 use tarn_resp::{Args, Protocol, Writer};
 
-use super::geohash::Point;
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;

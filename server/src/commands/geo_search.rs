@@ -5,12 +5,12 @@ use std::ops::Range;
 
 use tarn_engine::Entry;
 use tarn_engine::record::Kind;
+use tarn_engine::value::geohash::Point;
 use tarn_engine::value::{ImageBuilder, ValueRef, ZSetRef};
 use tarn_resp::{Args, Writer};
 
 use super::geo::{point, point_of, unit, write_distance, write_point};
 use super::geo_shapes::{EDGES, Polygon, Shape};
-use super::geohash::Point;
 use super::set_algebra::store_image;
 use crate::error::{CommandError, printable};
 use crate::execute::command::{Command, row};
@@ -22,8 +22,8 @@ use crate::execute::storing::Storing;
 
 /// Corners of a polygon at least.
 const CORNERS_MIN: usize = 3;
-/// Pairs of a member and a corner that are looked at in one go, where a command cannot run in steps: about half
-/// a second. A request has room for half a million corners.
+/// Pairs of a member and a corner that are looked at in one go, where a command cannot run in steps: about
+/// half a second. A request has room for half a million corners.
 const PAIRS_MAX: usize = 1 << 28;
 const TOO_MANY_PAIRS: CommandError = CommandError::text(
     "ERR BYPOLYGON would compare more than 268435456 pairs of a member and a vertex in one go",
@@ -316,8 +316,8 @@ impl Search {
         Ok(1)
     }
 
-    /// Reads an option that says where GEOSEARCH looks; how many arguments it has, `None` if it says nothing of
-    /// the kind.
+    /// Reads an option that says where GEOSEARCH looks; how many arguments it has, `None` if it says nothing
+    /// of the kind.
     fn place_option(
         &mut self,
         zset: Option<ZSetRef<'_>>,

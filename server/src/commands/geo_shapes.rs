@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-use super::geohash::{Cell, MERCATOR, Point, RADIUS_M, STEPS, degrees, radians};
+use tarn_engine::value::geohash::{Cell, MERCATOR, Point, RADIUS_M, STEPS, degrees, radians};
+
 use crate::execute::steps::Steps;
 
 /// Half of what a Mercator map is wide, in metres.

@@ -34,7 +34,6 @@ mod functions;
 mod geo;
 mod geo_search;
 mod geo_shapes;
-mod geohash;
 mod hash_times;
 mod hashes;
 mod help;

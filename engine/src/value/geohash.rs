@@ -1,5 +1,6 @@
-//! Points on the earth as numbers of 52 bits, and the cells of the map that these numbers are cut into: what
-//! redis-server computes, step by step, as its replies depend on each of them.
+//! Points on the earth as numbers of 52 bits, which are scores of sorted sets, and the cells of the map that
+//! these numbers are cut into: what redis-server computes, step by step, as its replies depend on each of
+//! them.
 //!
 //! ```text
 //! longitude  x x x …    26 bits: how far east, of 360 degrees
@@ -11,9 +12,9 @@ use std::f64::consts::PI;
 use std::ops::Range;
 
 /// Radius of the earth in metres.
-pub(super) const RADIUS_M: f64 = 6_372_797.560_856;
+pub const RADIUS_M: f64 = 6_372_797.560_856;
 /// Bits of a coordinate.
-pub(super) const STEPS: u32 = 26;
+pub const STEPS: u32 = 26;
 /// The bits of a latitude in a number, and of a longitude.
 const LATITUDE: u64 = 0x5555_5555_5555_5555;
 const LONGITUDE: u64 = 0xaaaa_aaaa_aaaa_aaaa;
@@ -24,26 +25,29 @@ const LETTERS: usize = 11;
 
 /// A point, in degrees.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Point {
-    pub(super) longitude: f64,
-    pub(super) latitude: f64,
+pub struct Point {
+    /// To the east of Greenwich.
+    pub longitude: f64,
+    /// To the north of the equator.
+    pub latitude: f64,
 }
 
 /// Degrees that a number can stand for.
-#[derive(Clone, Copy)]
-pub(super) struct Extent {
-    pub(super) longitude: (f64, f64),
-    pub(super) latitude: (f64, f64),
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// The least and the greatest longitude.
+    pub longitude: (f64, f64),
+    /// The least and the greatest latitude.
+    pub latitude: (f64, f64),
 }
 
 /// The map.
-pub(super) const MERCATOR: Extent =
-    Extent { longitude: (-180.0, 180.0), latitude: (-85.051_128_78, 85.051_128_78) };
+pub const MERCATOR: Extent = Extent { longitude: (-180.0, 180.0), latitude: (-85.051_128_78, 85.051_128_78) };
 const GLOBE: Extent = Extent { longitude: (-180.0, 180.0), latitude: (-90.0, 90.0) };
 
 /// A cell of the map: so many bits of each coordinate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cell {
+pub struct Cell {
     bits: u64,
     steps: u32,
 }
@@ -80,19 +84,19 @@ fn gather(bits: u64) -> u32 {
 
 impl Point {
     /// The point, if the map has it.
-    pub(super) fn on_map(longitude: f64, latitude: f64) -> Option<Point> {
+    pub fn on_map(longitude: f64, latitude: f64) -> Option<Point> {
         let is_within = |value: f64, (min, max): (f64, f64)| (min..=max).contains(&value);
         (is_within(longitude, MERCATOR.longitude) && is_within(latitude, MERCATOR.latitude))
             .then_some(Point { longitude, latitude })
     }
 
     /// The number of the point.
-    pub(super) fn number(self) -> u64 {
+    pub fn number(self) -> u64 {
         self.cell(MERCATOR, STEPS).bits
     }
 
     /// The point that a score stands for: the middle of a smallest cell.
-    pub(super) fn of_score(score: f64) -> Point {
+    pub fn of_score(score: f64) -> Point {
         let (longitude, latitude) = Cell { bits: score as u64, steps: STEPS }.area();
         let middle =
             |(min, max): (f64, f64), (least, most): (f64, f64)| ((min + max) / 2.0).min(most).max(least);
@@ -102,8 +106,21 @@ impl Point {
         }
     }
 
+    /// The same of a score that is one of a point, a whole number as [`Point::number`] returns it; `None` of
+    /// any other.
+    pub fn told_by(score: f64) -> Option<Point> {
+        // The ends of the map in the east and in the north have numbers of a bit more.
+        const SCORES: Range<f64> = 0.0..(1_u64 << (2 * STEPS + 2)) as f64;
+        let is_on_map = |bits: u64| gather(bits) <= 1 << STEPS;
+        let is_one = SCORES.contains(&score)
+            && score.fract() == 0.0
+            && is_on_map(score as u64)
+            && is_on_map(score as u64 >> 1);
+        is_one.then(|| Point::of_score(score))
+    }
+
     /// The point in letters, as other programs write it.
-    pub(super) fn letters(self) -> [u8; LETTERS] {
+    pub fn letters(self) -> [u8; LETTERS] {
         let bits = self.cell(GLOBE, STEPS).bits;
         let mut letters = [DIGITS[0]; LETTERS];
         // 52 bits are ten letters and two bits, which are not told.
@@ -114,7 +131,7 @@ impl Point {
     }
 
     /// The cell that the point is in, of those with so many bits of each coordinate.
-    pub(super) fn cell(self, extent: Extent, steps: u32) -> Cell {
+    pub fn cell(self, extent: Extent, steps: u32) -> Cell {
         let offset = |value: f64, (min, max): (f64, f64)| {
             ((value - min) / (max - min) * (1_u64 << steps) as f64) as u32
         };
@@ -124,7 +141,7 @@ impl Point {
     }
 
     /// The distance of two points in metres.
-    pub(super) fn distance(self, other: Point) -> f64 {
+    pub fn distance(self, other: Point) -> f64 {
         let (lat1, lat2) = (radians(self.latitude), radians(other.latitude));
         let (lon1, lon2) = (radians(self.longitude), radians(other.longitude));
         let u = ((lat2 - lat1) / 2.0).sin();
@@ -133,17 +150,19 @@ impl Point {
     }
 }
 
-pub(super) fn radians(degrees: f64) -> f64 {
+/// Radians of an angle in degrees.
+pub fn radians(degrees: f64) -> f64 {
     degrees * (PI / 180.0)
 }
 
-pub(super) fn degrees(radians: f64) -> f64 {
+/// Degrees of an angle in radians.
+pub fn degrees(radians: f64) -> f64 {
     radians / (PI / 180.0)
 }
 
 impl Cell {
     /// The longitudes and the latitudes of the cell.
-    pub(super) fn area(self) -> ((f64, f64), (f64, f64)) {
+    pub fn area(self) -> ((f64, f64), (f64, f64)) {
         let part = |index: u32, (min, max): (f64, f64)| {
             let whole = (1_u64 << self.steps) as f64;
             let at = |index: f64| min + index / whole * (max - min);
@@ -153,7 +172,7 @@ impl Cell {
     }
 
     /// The neighbour so many cells to the east and to the north, at most one.
-    pub(super) fn beside(self, east: i32, north: i32) -> Cell {
+    pub fn beside(self, east: i32, north: i32) -> Cell {
         let width = 64 - self.steps * 2;
         let step = |own: u64, others: u64, by: i32| match by {
             0 => own,
@@ -168,8 +187,31 @@ impl Cell {
     }
 
     /// The scores of the points in it.
-    pub(super) fn scores(self) -> Range<f64> {
+    pub fn scores(self) -> Range<f64> {
         let shift = 52 - self.steps * 2;
         ((self.bits << shift) as f64)..((self.bits.wrapping_add(1) << shift) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_of_points_tell_them_and_no_others_do() {
+        for (longitude, latitude) in
+            [(13.361_389, 38.115_556), (-180.0, -85.05), (180.0, 85.051_128_78), (0.0, 0.0), (180.0, 10.0)]
+        {
+            let point = Point::on_map(longitude, latitude).expect("it is on the map");
+            let told = Point::told_by(point.number() as f64).expect("it has a number");
+            assert!((told.longitude - longitude).abs() < 1e-5, "{told:?} {longitude}");
+            assert!((told.latitude - latitude).abs() < 1e-5, "{told:?} {latitude}");
+        }
+        let (infinite, beyond) = (f64::INFINITY, (1_u64 << 54) as f64);
+        // Of a longitude behind that of the end, too.
+        let behind = ((1_u64 << 53) + 2) as f64;
+        for score in [-1.0, 0.5, infinite, -infinite, f64::NAN, beyond, behind, -0.5] {
+            assert_eq!(Point::told_by(score), None, "{score}");
+        }
     }
 }
