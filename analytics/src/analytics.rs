@@ -110,8 +110,16 @@ impl Analytics {
             .with_disk_manager_builder(nothing_on_disk)
             .build_arc()?;
         let factory: Arc<dyn TableProviderFactory> = Arc::new(KeyTables(store.clone()));
-        let shapes =
-            [Shape::Hash, Shape::String, Shape::Json, Shape::ZSet, Shape::List, Shape::Set, Shape::Stream];
+        let shapes = [
+            Shape::Hash,
+            Shape::String,
+            Shape::Json,
+            Shape::ZSet,
+            Shape::Geo,
+            Shape::List,
+            Shape::Set,
+            Shape::Stream,
+        ];
         let factories: HashMap<_, _> =
             shapes.iter().map(|shape| (shape.to_string(), factory.clone())).collect();
         let state = SessionStateBuilder::new()

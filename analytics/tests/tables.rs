@@ -390,6 +390,8 @@ async fn declarations_survive_a_restart() {
         "CREATE EXTERNAL TABLE doc (id TEXT, city TEXT) STORED AS JSON LOCATION 'd*' \
          OPTIONS ('column.city' 'a.b[1]')",
         "CREATE EXTERNAL TABLE z (k TEXT, m TEXT, s DOUBLE) STORED AS ZSET LOCATION 'z*'",
+        "CREATE EXTERNAL TABLE p (name TEXT, k TEXT, lon REAL, lat DOUBLE) STORED AS GEO LOCATION 'p*' \
+         OPTIONS (key_column 'k')",
         "CREATE EXTERNAL TABLE x (k TEXT, id TEXT, ms BIGINT, seq TEXT, n TEXT) STORED AS STREAM \
          LOCATION 'x*' \
          OPTIONS ('column.ms' 'ms', 'column.seq' 'other', 'column.n' 'id')",
@@ -412,7 +414,7 @@ async fn declarations_survive_a_restart() {
         let shown = "SELECT table_name, column_name, data_type FROM information_schema.columns \
                      WHERE table_schema = 'public' ORDER BY 1, ordinal_position";
         let columns = ask(&session, shown).await.unwrap();
-        assert_eq!(columns.len(), 14, "{columns:?}");
+        assert_eq!(columns.len(), 18, "{columns:?}");
         assert_eq!(ask(&session, "SELECT count(*) FROM \"Fl ight\"").await.unwrap(), ["0"]);
         house.xadd("x1", (1, 2), &[("ms", "70"), ("id", "the id"), ("other", "o")]);
         assert_eq!(ask(&session, "SELECT * FROM x").await.unwrap(), ["1|1-2|70|o|the id"]);
@@ -478,6 +480,11 @@ async fn what_cannot_be_declared_is_refused_with_a_reason() {
         ("CREATE EXTERNAL TABLE t STORED AS HASH LOCATION 'x*'", "42P16", "needs its columns"),
         ("CREATE EXTERNAL TABLE t (id TEXT, a TEXT) STORED AS ZSET LOCATION 'x*'", "42P16", "3 columns"),
         (
+            "CREATE EXTERNAL TABLE t (id TEXT, a TEXT, b DOUBLE) STORED AS GEO LOCATION 'x*'",
+            "42P16",
+            "4 columns, for the key, the member, the longitude and the latitude",
+        ),
+        (
             "CREATE EXTERNAL TABLE t (id TEXT, a INTERVAL) STORED AS HASH LOCATION 'x*'",
             "42P16",
             "cannot be of type",
@@ -497,6 +504,60 @@ async fn what_cannot_be_declared_is_refused_with_a_reason() {
         assert!(error.to_string().contains(said), "{statement}: {error}");
         assert_eq!(sqlstate(&error), state, "{statement}: {error}");
     }
+}
+
+/// Scores as GEOADD sets them.
+const PALERMO: f64 = 3_479_099_956_230_698.0;
+const CATANIA: f64 = 3_479_447_370_796_909.0;
+
+#[tokio::test]
+async fn sorted_sets_of_points_have_longitudes_and_latitudes() {
+    let house = House::new().await;
+    house.zadd("map:sicily", "palermo", PALERMO);
+    house.zadd("map:sicily", "catania", CATANIA);
+    for (member, score) in [("half", 1.5), ("less", -1.0), ("infinite", f64::INFINITY)] {
+        house.zadd("map:sicily", member, score);
+    }
+    house.sadd("map:set", "no points");
+    // Too many for the part of a view in which they are found.
+    (0..1_000).for_each(|at| house.zadd("map:large", &at.to_string(), PALERMO + f64::from(at)));
+    let session = house.session();
+    let declare = |name: &str, options: &str| {
+        format!(
+            "CREATE EXTERNAL TABLE {name} (map TEXT, name TEXT, longitude DOUBLE, latitude DOUBLE) \
+             STORED AS GEO LOCATION 'map:*' {options}"
+        )
+    };
+    ask(&session, &declare("place", "")).await.unwrap();
+    let none = "SELECT name FROM place WHERE longitude IS NULL ORDER BY name";
+    assert_eq!(ask(&session, none).await.unwrap(), ["half", "infinite", "less"]);
+    assert_eq!(house.analytics.queries().unreadable(), 3);
+    let points = "SELECT name, longitude, latitude FROM place \
+                  WHERE map = 'sicily' AND latitude > 0 ORDER BY longitude";
+    assert_eq!(
+        ask(&session, points).await.unwrap(),
+        ["palermo|13.361389338970184|38.1155563954963", "catania|15.087267458438873|37.50266842333162"]
+    );
+    let within = "SELECT name FROM place WHERE map = 'sicily' AND NOT (longitude < 14) AND latitude < 38";
+    assert_eq!(ask(&session, within).await.unwrap(), ["catania"]);
+    let large = "SELECT count(*), count(longitude) FROM place WHERE map = 'large' AND latitude > 38";
+    assert_eq!(ask(&session, large).await.unwrap(), ["1000|1000"]);
+    let apart = "SELECT count(*) FROM place a, place b WHERE a.name = 'palermo' AND b.name = 'catania' \
+                 AND geo_distance(a.longitude, a.latitude, b.longitude, b.latitude) \
+                     BETWEEN 166274.1515 AND 166274.1516";
+    assert_eq!(ask(&session, apart).await.unwrap(), ["1"]);
+    let near = "SELECT name FROM place \
+                WHERE map = 'sicily' AND geo_distance(longitude, latitude, 15, 37.5) < 10000";
+    assert_eq!(ask(&session, near).await.unwrap(), ["catania"]);
+    let constants = "SELECT geo_distance(1, 2, 1.0, 2), geo_distance(NULL, 2, 1, 2)";
+    assert_eq!(ask(&session, constants).await.unwrap(), ["0.0|NULL"]);
+    assert!(ask(&session, "SELECT geo_distance(1, 2, 3)").await.is_err());
+    ask(&session, &declare("exact", "OPTIONS (strict 'true')")).await.unwrap();
+    let error = ask(&session, "SELECT longitude FROM exact").await.unwrap_err();
+    assert_eq!(sqlstate(&error), "22P02", "{error}");
+    assert!(error.to_string().contains("map:sicily"), "{error}");
+    assert!(ask(&session, "SELECT name FROM exact").await.is_ok());
+    house.assert_nothing_kept();
 }
 
 #[tokio::test]

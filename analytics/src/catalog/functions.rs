@@ -7,6 +7,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 
+use crate::catalog::distance::geo_distance;
 use crate::catalog::settings::{POSTGRESQL_VERSION, default_of};
 use crate::json;
 
@@ -48,6 +49,7 @@ pub(crate) fn register(context: &SessionContext) {
     functions.extend(UNKNOWN.iter().map(|name| Fixed::new(name, ScalarValue::Utf8(None))));
     functions.extend(VISIBLE.iter().map(|name| Fixed::new(name, ScalarValue::from(true))));
     functions.into_iter().for_each(|function| context.register_udf(ScalarUDF::new_from_impl(function)));
+    context.register_udf(geo_distance());
     context.register_udf(ScalarUDF::new_from_impl(CurrentSetting::default()));
     context.register_udf(ScalarUDF::new_from_impl(TypeOf(Signature::any(1, Volatility::Immutable))));
 }

@@ -29,7 +29,7 @@ pub(crate) fn rows_of(declaration: &Declaration, indexes: &[Arc<TableIndex>], en
 fn rows_for(shape: Layout, entry: &Entry) -> usize {
     match shape {
         Layout::Elements(Kind::String) | Layout::Keys | Layout::Fields | Layout::Documents => 1,
-        Layout::Elements(_) | Layout::Entries => match entry.value() {
+        Layout::Elements(_) | Layout::Points | Layout::Entries => match entry.value() {
             // Consumer groups are elements of it, too.
             ValueRef::Stream(stream) => stream.len(),
             _ => entry.count(),

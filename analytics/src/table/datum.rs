@@ -24,6 +24,8 @@ pub(crate) enum Cell<'a> {
     Float(f64),
     /// A truth value of a JSON document.
     Bool(bool),
+    /// A value that no type can be read of.
+    Unreadable,
 }
 
 impl Cell<'_> {
@@ -36,6 +38,7 @@ impl Cell<'_> {
             Cell::Time(ms) => Cell::Time(*ms),
             Cell::Float(number) => Cell::Float(*number),
             Cell::Bool(truth) => Cell::Bool(*truth),
+            Cell::Unreadable => Cell::Unreadable,
         }
     }
 }
@@ -74,6 +77,7 @@ impl<'a> Datum<'a> {
     pub(crate) fn read(cell: Cell<'a>, data_type: &DataType) -> Option<Datum<'a>> {
         match cell {
             Cell::Null => Some(Datum::Null),
+            Cell::Unreadable => None,
             Cell::Bytes(bytes) => Datum::read_bytes(bytes, data_type),
             Cell::Int(number) => match data_type {
                 DataType::Int64 => Some(Datum::Int(number)),

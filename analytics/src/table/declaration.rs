@@ -15,7 +15,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DeclarationError {
     /// `STORED AS` names no kind of value.
-    #[error("STORED AS {0} is not there: use HASH, STRING, JSON, ZSET, LIST, SET or STREAM")]
+    #[error("STORED AS {0} is not there: use HASH, STRING, JSON, ZSET, GEO, LIST, SET or STREAM")]
     Shape(String),
     /// The pattern has no `*`, or more than one.
     #[error("LOCATION '{0}' does not have exactly one *, which stands for the part of the key that varies")]
@@ -81,6 +81,8 @@ pub enum Shape {
     Json,
     /// A row for each member of each sorted set: key, member, score.
     ZSet,
+    /// A row for each member of each sorted set whose scores are points: key, member, longitude, latitude.
+    Geo,
     /// A row for each element of each list: key, index from 0, value.
     List,
     /// A row for each member of each set: key, member.
@@ -96,6 +98,7 @@ impl Shape {
             Shape::Json => Layout::Documents,
             Shape::String => Layout::Elements(Kind::String),
             Shape::ZSet => Layout::Elements(Kind::ZSet),
+            Shape::Geo => Layout::Points,
             Shape::List => Layout::Elements(Kind::List),
             Shape::Set => Layout::Elements(Kind::Set),
             Shape::Stream => Layout::Entries,
@@ -112,6 +115,7 @@ impl FromStr for Shape {
             "STRING" => Shape::String,
             "JSON" => Shape::Json,
             "ZSET" => Shape::ZSet,
+            "GEO" => Shape::Geo,
             "LIST" => Shape::List,
             "SET" => Shape::Set,
             "STREAM" => Shape::Stream,
@@ -127,6 +131,7 @@ impl fmt::Display for Shape {
             Shape::String => "STRING",
             Shape::Json => "JSON",
             Shape::ZSet => "ZSET",
+            Shape::Geo => "GEO",
             Shape::List => "LIST",
             Shape::Set => "SET",
             Shape::Stream => "STREAM",
@@ -201,6 +206,10 @@ pub(crate) enum Source {
     Value,
     /// The score of a member.
     Score,
+    /// The longitude of the point that a score stands for, in degrees.
+    Longitude,
+    /// The latitude of that point, in degrees.
+    Latitude,
     /// The place in a list, from 0.
     Index,
     /// The ID of an entry of a stream.
@@ -288,6 +297,8 @@ pub(crate) enum Layout {
     /// A row for each element of values of this kind; a string is one. Those of streams are the fields of
     /// their entries.
     Elements(Kind),
+    /// A row for each member of each sorted set, whose scores are points.
+    Points,
     /// A row for each hash.
     Fields,
     /// A row for each JSON document.
@@ -307,6 +318,7 @@ impl Layout {
             Layout::Elements(Kind::List) => "LIST",
             Layout::Elements(Kind::Set) => "SET",
             Layout::Elements(Kind::ZSet) => "ZSET",
+            Layout::Points => "GEO",
             Layout::Elements(Kind::Hash | Kind::Json) => "HASHES",
             Layout::Elements(Kind::Stream) => "STREAMS",
             Layout::Entries => "STREAM",
@@ -319,6 +331,7 @@ impl Layout {
         match self {
             Layout::Keys => true,
             Layout::Elements(wanted) => wanted == kind,
+            Layout::Points => kind == Kind::ZSet,
             Layout::Fields => kind == Kind::Hash,
             Layout::Entries => kind == Kind::Stream,
             // Documents were kept in strings before there were any others.
@@ -535,6 +548,10 @@ impl Options {
             Shape::ZSet => {
                 (&[Source::Name, Source::Score], "3 columns, for the key, the member and the score")
             }
+            Shape::Geo => (
+                &[Source::Name, Source::Longitude, Source::Latitude],
+                "4 columns, for the key, the member, the longitude and the latitude",
+            ),
             Shape::List => {
                 (&[Source::Index, Source::Value], "3 columns, for the key, the index and the value")
             }

@@ -11,6 +11,7 @@ use datafusion::arrow::error::ArrowError;
 use serde_json::Value;
 use tarn_engine::Entry;
 use tarn_engine::record::{Kind, UnixMs};
+use tarn_engine::value::geohash::Point;
 use tarn_engine::value::stream::StreamEntry;
 use tarn_engine::value::{HashRef, ValueRef, is_same};
 
@@ -308,7 +309,12 @@ impl Rows {
             (Source::Field(name), ValueRef::Hash(hash)) if self.looks_up(hash) => {
                 entry.reach_of(hash.get(name)?)
             }
-            (Source::Key, _) if !matches!(self.declaration.shape, Layout::Elements(_) | Layout::Entries) => {
+            (Source::Key, _)
+                if !matches!(
+                    self.declaration.shape,
+                    Layout::Elements(_) | Layout::Points | Layout::Entries
+                ) =>
+            {
                 None
             }
             _ => Some(usize::MAX),
@@ -360,7 +366,7 @@ impl Rows {
             (Layout::Elements(_) | Layout::Entries, ValueRef::Stream(stream)) => stream.len(),
             (Layout::Elements(_), ValueRef::List(list)) => list.len(),
             (Layout::Elements(_), ValueRef::Set(set)) => set.len(),
-            (Layout::Elements(_), ValueRef::ZSet(zset)) => zset.len(),
+            (Layout::Elements(_) | Layout::Points, ValueRef::ZSet(zset)) => zset.len(),
             (Layout::Elements(_), ValueRef::Hash(hash)) => hash.places(),
             _ => 1,
         }
@@ -404,7 +410,7 @@ impl Rows {
             Layout::Documents => self.add_document(entry),
             Layout::Entries => return self.add_entries(entry, from, most),
             Layout::Elements(Kind::Stream) => return self.add_fields(entry, from, most),
-            Layout::Elements(_) => return self.add_elements(entry, from, most),
+            Layout::Elements(_) | Layout::Points => return self.add_elements(entry, from, most),
         }
         1
     }
@@ -525,6 +531,8 @@ impl Rows {
             made.row(slots, entry, |at| match slots[at].source {
                 Source::Name => name.map_or(Cell::Null, bytes),
                 Source::Value | Source::Score => value.borrowed(),
+                Source::Longitude => point_cell(&value, |point| point.longitude),
+                Source::Latitude => point_cell(&value, |point| point.latitude),
                 Source::Index => Cell::Int(index as i64),
                 _ => key_cell(declaration, entry),
             });
@@ -610,6 +618,16 @@ fn id_cell(source: &Source, element: StreamEntry<'_>) -> Option<Cell<'static>> {
             Cell::Int,
         )),
         _ => None,
+    }
+}
+
+/// A cell that shows a coordinate of the point that a score stands for.
+fn point_cell(score: &Cell<'_>, coordinate: impl Fn(Point) -> f64) -> Cell<'static> {
+    match score {
+        Cell::Float(score) => {
+            Point::told_by(*score).map_or(Cell::Unreadable, |it| Cell::Float(coordinate(it)))
+        }
+        _ => Cell::Null,
     }
 }
 

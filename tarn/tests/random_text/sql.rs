@@ -11,13 +11,15 @@ use crate::statements::statement;
 use crate::{Faults, Scene, corpus, fault_of, mutation};
 
 /// Tables that statements are about.
-pub(crate) const DECLARATIONS: [&str; 6] = [
+pub(crate) const DECLARATIONS: [&str; 7] = [
     "CREATE EXTERNAL TABLE t (id INT, a INT, b BIGINT, f DOUBLE, n DECIMAL(12,3), s TEXT, d DATE, \
      ts TIMESTAMP, p BOOLEAN) STORED AS HASH LOCATION 't:*'",
     "CREATE EXTERNAL TABLE u (id INT, a INT, f DOUBLE, n DECIMAL(9,2), s TEXT) STORED AS HASH \
      LOCATION 't:*'",
     "CREATE EXTERNAL TABLE flight (id TEXT, a INT, dest TEXT, distance INT) STORED AS JSON LOCATION 'j:*'",
     "CREATE EXTERNAL TABLE zs (id TEXT, member TEXT, score DOUBLE) STORED AS ZSET LOCATION 'z:*'",
+    "CREATE EXTERNAL TABLE gs (id TEXT, member TEXT, longitude DOUBLE, latitude REAL) STORED AS GEO \
+     LOCATION 'z:*'",
     "CREATE INDEX IF NOT EXISTS by_a ON t (a)",
     "CREATE INDEX IF NOT EXISTS by_s ON t (s)",
 ];
