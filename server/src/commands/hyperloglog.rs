@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use tarn_engine::record::Change;
 use tarn_resp::Args;
 
-use super::sketch::{self, Corrupted, REGISTERS, Sketch};
+use super::sketch::{self, Added, Corrupted, REGISTERS, Sketch};
 use crate::error::{CommandError, printable};
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
@@ -73,13 +73,35 @@ fn store<'a>(cx: &mut Context<'_, 'a>, key: &'a [u8], before: Option<&Sketch<'_>
     }
 }
 
+fn patch<'a>(cx: &mut Context<'_, 'a>, key: &'a [u8], offset: usize, bytes: Vec<u8>) {
+    cx.write(key, Change::Patch { offset: offset as u64, bytes: bytes.into() });
+}
+
 fn sparse_max(cx: &Context<'_, '_>) -> usize {
-    cx.server.config.snapshot().hll_sparse_max_bytes as usize
+    cx.server.live.hll_sparse_max_bytes()
 }
 
 fn pfadd<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let key = args.at(1);
     let before = found(cx, key)?;
+    // One element, as most have it: the value is neither copied nor compared.
+    if let (Some(before), 3) = (&before, args.len()) {
+        match before.added(args.at(2), sparse_max(cx))? {
+            Added::Nothing => {
+                cx.reply.integer(0);
+                return Ok(());
+            }
+            Added::Patch { offset, bytes } => {
+                if let Some((at, byte)) = before.forgotten_count() {
+                    patch(cx, key, at, vec![byte]);
+                }
+                patch(cx, key, offset, bytes);
+                cx.reply.integer(1);
+                return Ok(());
+            }
+            Added::Whole => {}
+        }
+    }
     let mut after = before.clone().unwrap_or_default();
     let mut is_changed = before.is_none();
     let most = sparse_max(cx);
@@ -117,9 +139,8 @@ fn pfcount<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
     let mut registers = [0; REGISTERS];
     before.merge_into(&mut registers)?;
     let count = sketch::estimate(&registers);
-    let mut after = before.clone();
-    after.keep_count(count);
-    store(cx, key, Some(&before), after);
+    let (offset, bytes) = sketch::kept_count(count);
+    patch(cx, key, offset, bytes.to_vec());
     cx.reply.integer(count as i64);
     Ok(())
 }

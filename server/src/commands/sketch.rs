@@ -14,6 +14,8 @@
 
 use std::borrow::Cow;
 
+use smallvec::SmallVec;
+
 /// Registers.
 pub(super) const REGISTERS: usize = 1 << INDEX_BITS;
 /// Bits of a hash that choose its register.
@@ -40,6 +42,11 @@ const VALUE_RUN_MAX: usize = 4;
 const VALUE_MAX: u8 = 32;
 /// Runs that are looked at for neighbours to be joined.
 const JOINED: usize = 5;
+/// Bytes behind a changed run that are looked at for this, or more: there are five runs of at most two bytes,
+/// each may vanish, and the neighbour of the last one counts.
+const JOINED_BYTES: usize = 16;
+/// Bytes that a change of a register has to do with: the run before, three in the place of one, those behind.
+const EDITED_BYTES: usize = 2 + 5 + JOINED_BYTES;
 /// Bytes that are compared at once: a dense value has 12,304 of them, of which an addition changes two.
 const COMPARED: usize = 256;
 /// The seed of the hashes.
@@ -103,11 +110,11 @@ fn same_at_end(was: &[u8], is: &[u8]) -> usize {
     same + was.iter().rev().zip(is.iter().rev()).take_while(|(was, is)| was == is).count()
 }
 
-fn push_zeros(bytes: &mut Vec<u8>, len: usize) {
+fn push_zeros(bytes: &mut impl Extend<u8>, len: usize) {
     match len {
         0 => {}
-        1..=ZERO_MAX => bytes.push(len as u8 - 1),
-        _ => bytes.extend_from_slice(&[0x40 | ((len - 1) >> 8) as u8, (len - 1) as u8]),
+        1..=ZERO_MAX => bytes.extend([len as u8 - 1]),
+        _ => bytes.extend([0x40 | ((len - 1) >> 8) as u8, (len - 1) as u8]),
     }
 }
 
@@ -115,10 +122,128 @@ fn value_run(value: u8, len: usize) -> u8 {
     0x80 | (value - 1) << 2 | (len - 1) as u8
 }
 
-fn push_values(bytes: &mut Vec<u8>, value: u8, len: usize) {
+fn push_values(bytes: &mut impl Extend<u8>, value: u8, len: usize) {
     if len > 0 {
-        bytes.push(value_run(value, len));
+        bytes.extend([value_run(value, len)]);
     }
+}
+
+/// A run of a sparse value.
+struct Place {
+    run: Run,
+    /// Where it stands.
+    at: usize,
+    /// Where the one before it stands; if it is the first, where it does itself.
+    previous: usize,
+    /// Its first register.
+    first: usize,
+}
+
+impl Place {
+    /// The run that a register is in.
+    fn of(bytes: &[u8], index: usize) -> Result<Place, Corrupted> {
+        let (mut at, mut previous, mut first) = (HEAD_BYTES, HEAD_BYTES, 0);
+        // Without a branch by the kind of a run, which the processor could not predict. See `Run::at`.
+        while let Some([byte, next]) = bytes.get(at..at + 2) {
+            let (byte, next) = (usize::from(*byte), usize::from(*next));
+            let (is_value, is_wide) = (byte >> 7, usize::from(byte >> 6 == 1));
+            let low = byte & 0x3f >> (4 * is_value);
+            let len = (low << (8 * is_wide) | next * is_wide) + 1;
+            if index < first + len {
+                break;
+            }
+            first += len;
+            previous = at;
+            at += 1 + is_wide;
+        }
+        let run = Run::at(bytes, at)?;
+        if index < first + run.len { Ok(Place { run, at, previous, first }) } else { Err(Corrupted) }
+    }
+}
+
+/// A change of some bytes of a sparse value.
+struct Edit {
+    /// Where they stand.
+    at: usize,
+    len: usize,
+    /// The bytes that take their place.
+    bytes: SmallVec<[u8; EDITED_BYTES]>,
+    /// Bytes that the run has become longer by, before runs were joined: as in Redis, a value that would be
+    /// too long becomes dense, even if joining makes it shorter again.
+    grows_by: usize,
+}
+
+impl Edit {
+    /// The change that has a register be at least so much; `None` if it is.
+    fn of(value: &[u8], index: usize, count: u8) -> Result<Option<Edit>, Corrupted> {
+        let Place { run, at, previous, first } = Place::of(value, index)?;
+        if run.value >= count {
+            return Ok(None);
+        }
+        let mut bytes: SmallVec<[u8; EDITED_BYTES]> = SmallVec::from_slice(&value[previous..at]);
+        let (before, behind) = (index - first, first + run.len - 1 - index);
+        let push = |bytes: &mut SmallVec<[u8; EDITED_BYTES]>, len: usize| match run.value {
+            0 => push_zeros(bytes, len),
+            value => push_values(bytes, value, len),
+        };
+        push(&mut bytes, before);
+        push_values(&mut bytes, count, 1);
+        push(&mut bytes, behind);
+        let grows_by = (bytes.len() - (at - previous)).saturating_sub(run.bytes);
+        let end = value.len().min(at + run.bytes + JOINED_BYTES);
+        bytes.extend_from_slice(&value[at + run.bytes..end]);
+        join_runs(&mut bytes)?;
+        Ok(Some(Edit { at: previous, len: end - previous, bytes, grows_by }))
+    }
+}
+
+/// Joins runs of one value at the beginning of these.
+fn join_runs(bytes: &mut SmallVec<[u8; EDITED_BYTES]>) -> Result<(), Corrupted> {
+    let mut at = 0;
+    for _ in 0..JOINED {
+        if at >= bytes.len() {
+            break;
+        }
+        let run = Run::at(bytes, at)?;
+        let next = (run.value > 0 && at + 1 < bytes.len()).then(|| Run::at(bytes, at + 1)).transpose()?;
+        match next {
+            Some(next) if next.value == run.value && run.len + next.len <= VALUE_RUN_MAX => {
+                bytes[at + 1] = value_run(run.value, run.len + next.len);
+                bytes.remove(at);
+            }
+            _ => at += run.bytes,
+        }
+    }
+    Ok(())
+}
+
+/// The outcome of adding an element.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Added {
+    /// The value stays as it is.
+    Nothing,
+    /// The count is not known any more, and these bytes are others.
+    Patch {
+        /// Where they begin; they may end behind the end of the value.
+        offset: usize,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// The value becomes dense, or shorter.
+    Whole,
+}
+
+/// The register of an element, and what it is to be at least.
+fn register_of(element: &[u8]) -> (usize, u8) {
+    let hash = murmur64a(element, SEED);
+    // One bit more ends the longest run.
+    let rest = hash >> INDEX_BITS | 1 << RUN_BITS;
+    (hash as usize & (REGISTERS - 1), rest.trailing_zeros() as u8 + 1)
+}
+
+/// The bytes that keep a count until something is added, and where they stand.
+pub(super) fn kept_count(count: u64) -> (usize, [u8; 8]) {
+    (COUNT_AT, count.to_le_bytes())
 }
 
 impl<'b> Sketch<'b> {
@@ -148,14 +273,17 @@ impl<'b> Sketch<'b> {
         (count >> 63 == 0).then_some(count)
     }
 
-    /// Keeps a count until something is added.
-    pub(super) fn keep_count(&mut self, count: u64) {
-        self.0.to_mut()[COUNT_AT..HEAD_BYTES].copy_from_slice(&count.to_le_bytes());
-    }
-
     /// Notes that the count is not known.
     pub(super) fn forget_count(&mut self) {
-        self.0.to_mut()[HEAD_BYTES - 1] |= 0x80;
+        if let Some((at, byte)) = self.forgotten_count() {
+            self.0.to_mut()[at] = byte;
+        }
+    }
+
+    /// The byte that says that the count is not known, and where it stands; `None` if it says so already.
+    pub(super) fn forgotten_count(&self) -> Option<(usize, u8)> {
+        let byte = self.0[HEAD_BYTES - 1];
+        (byte & 0x80 == 0).then_some((HEAD_BYTES - 1, byte | 0x80))
     }
 
     /// The bytes that differ from those of `before`, which are no more, and where they stand.
@@ -181,11 +309,38 @@ impl<'b> Sketch<'b> {
 
     /// Adds an element; says whether that has changed anything.
     pub(super) fn add(&mut self, element: &[u8], sparse_max: usize) -> Result<bool, Corrupted> {
-        let hash = murmur64a(element, SEED);
-        let index = hash as usize & (REGISTERS - 1);
-        // One bit more ends the longest run.
-        let rest = hash >> INDEX_BITS | 1 << RUN_BITS;
-        self.set(index, rest.trailing_zeros() as u8 + 1, sparse_max)
+        let (index, count) = register_of(element);
+        self.set(index, count, sparse_max)
+    }
+
+    /// The outcome of adding an element.
+    pub(super) fn added(&self, element: &[u8], sparse_max: usize) -> Result<Added, Corrupted> {
+        let (index, count) = register_of(element);
+        let value = &self.0[..];
+        if self.is_dense() {
+            let registers = &value[HEAD_BYTES..];
+            if dense(registers, index) >= count {
+                return Ok(Added::Nothing);
+            }
+            let (at, bit) = (index * REGISTER_BITS / 8, index * REGISTER_BITS % 8);
+            let mut bytes = registers[at..((index + 1) * REGISTER_BITS).div_ceil(8)].to_vec();
+            put_dense(&mut bytes, bit, count);
+            return Ok(Added::Patch { offset: HEAD_BYTES + at, bytes });
+        }
+        if count > VALUE_MAX {
+            return Ok(Added::Whole);
+        }
+        let Some(edit) = Edit::of(value, index, count)? else { return Ok(Added::Nothing) };
+        if edit.grows_by > 0 && value.len() + edit.grows_by > sparse_max || edit.bytes.len() < edit.len {
+            return Ok(Added::Whole);
+        }
+        let (was, behind) = value[edit.at..].split_at(edit.len);
+        let same = same_at_begin(was, &edit.bytes);
+        let bytes = match edit.bytes.len() == was.len() {
+            true => edit.bytes[same..was.len() - same_at_end(was, &edit.bytes)].to_vec(),
+            false => [&edit.bytes[same..], behind].concat(),
+        };
+        Ok(Added::Patch { offset: edit.at + same, bytes })
     }
 
     /// Has a register be at least so much; says whether that has changed it.
@@ -202,12 +357,7 @@ impl<'b> Sketch<'b> {
             return false;
         }
         let registers = &mut self.0.to_mut()[HEAD_BYTES..];
-        let (byte, bit) = (index * REGISTER_BITS / 8, index * REGISTER_BITS % 8);
-        let (mask, value) = (u16::from(REGISTER_MAX) << bit, u16::from(count) << bit);
-        registers[byte] = registers[byte] & !(mask as u8) | value as u8;
-        if let Some(next) = registers.get_mut(byte + 1) {
-            *next = *next & !((mask >> 8) as u8) | (value >> 8) as u8;
-        }
+        put_dense(&mut registers[index * REGISTER_BITS / 8..], index * REGISTER_BITS % 8, count);
         true
     }
 
@@ -216,57 +366,14 @@ impl<'b> Sketch<'b> {
             self.make_dense()?;
             return Ok(self.set_dense(index, count));
         }
-        let (mut at, mut first, mut previous) = (HEAD_BYTES, 0, HEAD_BYTES);
-        let run = loop {
-            let run = Run::at(&self.0, at)?;
-            if index < first + run.len {
-                break run;
-            }
-            previous = at;
-            at += run.bytes;
-            first += run.len;
-        };
-        if run.value >= count {
-            return Ok(false);
-        }
-        let mut runs = Vec::with_capacity(5);
-        let (before, behind) = (index - first, first + run.len - 1 - index);
-        let push = |runs: &mut Vec<u8>, len: usize| match run.value {
-            0 => push_zeros(runs, len),
-            value => push_values(runs, value, len),
-        };
-        push(&mut runs, before);
-        push_values(&mut runs, count, 1);
-        push(&mut runs, behind);
-        if runs.len() > run.bytes && self.0.len() + runs.len() - run.bytes > sparse_max {
+        let Some(edit) = Edit::of(&self.0, index, count)? else { return Ok(false) };
+        if edit.grows_by > 0 && self.0.len() + edit.grows_by > sparse_max {
             self.make_dense()?;
             return Ok(self.set_dense(index, count));
         }
-        self.0.to_mut().splice(at..at + run.bytes, runs);
-        self.join_runs(previous)?;
+        self.0.to_mut().splice(edit.at..edit.at + edit.len, edit.bytes);
         self.forget_count();
         Ok(true)
-    }
-
-    /// Joins runs of one value from `at` on.
-    fn join_runs(&mut self, mut at: usize) -> Result<(), Corrupted> {
-        for _ in 0..JOINED {
-            if at >= self.0.len() {
-                break;
-            }
-            let run = Run::at(&self.0, at)?;
-            let next =
-                (run.value > 0 && at + 1 < self.0.len()).then(|| Run::at(&self.0, at + 1)).transpose()?;
-            match next {
-                Some(next) if next.value == run.value && run.len + next.len <= VALUE_RUN_MAX => {
-                    let bytes = self.0.to_mut();
-                    bytes[at + 1] = value_run(run.value, run.len + next.len);
-                    bytes.remove(at);
-                }
-                _ => at += run.bytes,
-            }
-        }
-        Ok(())
     }
 
     /// Has the registers be dense.
@@ -330,6 +437,15 @@ fn dense(registers: &[u8], index: usize) -> u8 {
     let (byte, bit) = (index * REGISTER_BITS / 8, index * REGISTER_BITS % 8);
     let next = registers.get(byte + 1).copied().unwrap_or(0);
     (u16::from_le_bytes([registers[byte], next]) >> bit) as u8 & REGISTER_MAX
+}
+
+/// Puts a register of the dense form into its byte, the first of these, and the next: from this bit on.
+fn put_dense(bytes: &mut [u8], bit: usize, count: u8) {
+    let (mask, value) = (u16::from(REGISTER_MAX) << bit, u16::from(count) << bit);
+    bytes[0] = bytes[0] & !(mask as u8) | value as u8;
+    if let Some(next) = bytes.get_mut(1) {
+        *next = *next & !((mask >> 8) as u8) | (value >> 8) as u8;
+    }
 }
 
 /// How many elements these registers have seen, by the estimator of Otmar Ertl ("New cardinality estimation
@@ -433,5 +549,64 @@ mod tests {
         // What is longer has changed from its first difference to its end.
         let longer = Sketch([both.bytes(), &[7]].concat().into());
         assert_eq!(longer.changed_since(&both), [(DENSE_BYTES, &[7][..])]);
+    }
+
+    /// The value with these bytes in it.
+    fn patched(value: &[u8], offset: usize, bytes: &[u8]) -> Vec<u8> {
+        let mut value = value.to_vec();
+        value.resize(value.len().max(offset + bytes.len()), 0);
+        value[offset..offset + bytes.len()].copy_from_slice(bytes);
+        value
+    }
+
+    #[test]
+    fn a_patch_adds_an_element_as_all_else_does() {
+        let (mut patches, mut others) = (0, 0);
+        for (elements, sparse_max) in [(20_000, 3_000), (3_000, 1 << 20), (200, 0)] {
+            let mut before = Sketch::default();
+            before.forget_count();
+            for element in 0..elements {
+                if element % 7 == 0 {
+                    let (at, bytes) = kept_count(element);
+                    before = Sketch(patched(before.bytes(), at, &bytes).into());
+                }
+                let element = element.to_string().into_bytes();
+                let mut after = before.clone();
+                let is_changed = after.add(&element, sparse_max).expect("it is sound");
+                if is_changed {
+                    after.forget_count();
+                }
+                match before.added(&element, sparse_max).expect("it is sound") {
+                    Added::Nothing => assert!(!is_changed && after == before),
+                    Added::Patch { offset, bytes } => {
+                        let mut patched = patched(before.bytes(), offset, &bytes);
+                        if let Some((at, byte)) = before.forgotten_count() {
+                            patched[at] = byte;
+                        }
+                        assert!(is_changed && patched == after.bytes(), "{offset} {bytes:?}");
+                        patches += 1;
+                    }
+                    Added::Whole => {
+                        let is_dense = after.is_dense() && !before.is_dense();
+                        assert!(is_changed && (is_dense || after.bytes().len() < before.bytes().len()));
+                        others += 1;
+                    }
+                }
+                before = after;
+            }
+        }
+        assert!(patches > 5_000 && others > 0, "{patches} {others}");
+    }
+
+    #[test]
+    fn a_sparse_value_whose_runs_end_early_is_corrupted() {
+        let empty = Sketch::default();
+        let head = &empty.0[..HEAD_BYTES];
+        for runs in [&[][..], &[0x00], &[0x40], &[0x7f, 0xfe, 0x40], &[0x80; 5], &[0x41, 0x00]] {
+            let mut sketch = Sketch([head, runs].concat().into());
+            // Of a register behind the last run, as most are.
+            assert_eq!(Edit::of(&sketch.0, REGISTERS - 1, 1).map(|_| ()), Err(Corrupted), "{runs:?}");
+            assert_eq!(sketch.set(REGISTERS - 1, 1, 3_000), Err(Corrupted), "{runs:?}");
+        }
     }
 }

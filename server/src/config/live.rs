@@ -40,6 +40,7 @@ pub struct Live {
     stream_node_entries: AtomicUsize,
     eviction_time_us: AtomicU64,
     serve_while_loading: AtomicBool,
+    hll_sparse_max_bytes: AtomicU64,
 }
 
 /// The time for which a command may evict, in microseconds, as Redis has it: in steps of 50 up to half a
@@ -76,6 +77,7 @@ impl Live {
             stream_node_entries: AtomicUsize::new(0),
             eviction_time_us: AtomicU64::new(0),
             serve_while_loading: AtomicBool::new(false),
+            hll_sparse_max_bytes: AtomicU64::new(0),
         };
         live.update(config);
         live
@@ -114,6 +116,7 @@ impl Live {
         let eviction_time_us = eviction_time_us(config.memory.maxmemory_eviction_tenacity);
         self.eviction_time_us.store(eviction_time_us, Ordering::Relaxed);
         self.serve_while_loading.store(config.serve_while_loading, Ordering::Relaxed);
+        self.hll_sparse_max_bytes.store(config.hll_sparse_max_bytes, Ordering::Relaxed);
     }
 
     /// Clients at the same time.
@@ -179,6 +182,11 @@ impl Live {
     /// The time for which a command may evict before it runs.
     pub fn eviction_time(&self) -> Duration {
         Duration::from_micros(self.eviction_time_us.load(Ordering::Relaxed))
+    }
+
+    /// Bytes from which on a HyperLogLog is dense.
+    pub fn hll_sparse_max_bytes(&self) -> usize {
+        self.hll_sparse_max_bytes.load(Ordering::Relaxed) as usize
     }
 
     /// Whether reads are answered while the data is being loaded.
