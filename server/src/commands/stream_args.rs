@@ -131,7 +131,10 @@ pub(super) fn interval(from: &[u8], to: &[u8]) -> Result<RangeInclusive<StreamId
 
 /// Writes an ID.
 pub(super) fn write_id(reply: &mut Writer<'_>, id: StreamId) {
-    reply.bulk(id.to_string().as_bytes());
+    let (mut ms, mut seq) = (itoa::Buffer::new(), itoa::Buffer::new());
+    let pieces = [ms.format(id.ms).as_bytes(), b"-", seq.format(id.seq).as_bytes()];
+    let len = pieces.iter().map(|piece| piece.len()).sum();
+    reply.bulk_of_pieces(len, pieces.into_iter());
 }
 
 /// The options of `XADD` and `XTRIM`, and what stands behind them.
