@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use super::super::packed::Varint;
 use super::super::run::checked_run;
 pub use crate::record::StreamId;
-use crate::record::{BYTES_MAX, Change};
+use crate::record::{BYTES_MAX, Bytes, Change};
 
 const HEAD: u8 = 0;
 pub(super) const GROUP: u8 = 1;
@@ -45,6 +45,8 @@ pub(super) const OWNED: u8 = 3;
 const BEHIND: u8 = 4;
 
 const ID_BYTES: usize = 16;
+/// Bytes of the two numbers in front of the fields of an entry, as a rule.
+const NUMBERS_BYTES: usize = 8;
 /// The bytes of a pending entry before its consumer.
 const PENDING_BYTES: usize = 16;
 /// In the place of a number that is not known.
@@ -502,11 +504,16 @@ pub(super) fn read_entry(value: &[u8]) -> Option<(u64, Fields<'_>)> {
 }
 
 fn put(name: NameBytes, value: Vec<u8>) -> Change<'static> {
-    Change::StreamPut { name: Cow::Owned(name.into_vec()), value: Cow::Owned(value) }
+    Change::StreamPut { name: owned(name), value: Cow::Owned(value) }
 }
 
 fn remove(name: NameBytes) -> Change<'static> {
-    Change::StreamRemove { name: Cow::Owned(name.into_vec()) }
+    Change::StreamRemove { name: owned(name) }
+}
+
+/// A name in an allocation of its own. A short one is copied as a whole: `into_vec` would move each byte.
+fn owned(name: NameBytes) -> Bytes<'static> {
+    Cow::Owned(if name.spilled() { name.into_vec() } else { name.to_vec() })
 }
 
 /// The stream has this head.
@@ -537,9 +544,11 @@ pub fn remove_message(producer: &[u8], message: &[u8]) -> Change<'static> {
 pub fn put_entry<'f>(
     id: StreamId,
     ordinal: u64,
-    fields: impl ExactSizeIterator<Item = (&'f [u8], &'f [u8])>,
+    fields: impl ExactSizeIterator<Item = (&'f [u8], &'f [u8])> + Clone,
 ) -> Change<'static> {
-    let mut value = Vec::new();
+    let texts: usize = fields.clone().map(|(field, text)| field.len() + text.len()).sum();
+    // In one allocation, unless lengths need more than a byte.
+    let mut value = Vec::with_capacity(texts + 2 * fields.len() + NUMBERS_BYTES);
     push_number(&mut value, ordinal);
     push_number(&mut value, fields.len() as u64);
     for (field, text) in fields {
