@@ -117,7 +117,9 @@ impl<'a> StreamRef<'a> {
 
     /// The stream as a whole.
     pub fn head(&self) -> StreamHead {
-        let written = self.form.find(&element::HEAD_NAME).and_then(|item| element::read_head(item.value));
+        // No name stands before that of the head.
+        let written = self.form.get(0).filter(|item| item.name == &element::HEAD_NAME[..]);
+        let written = written.and_then(|item| element::read_head(item.value));
         let head = written.unwrap_or_default();
         match self.last() {
             Some(last) if last.id > head.last_id => {

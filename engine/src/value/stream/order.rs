@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::super::form::Form;
 use super::super::packed::{self, Buffer, HASH, Item, Layout, Varint};
 use super::super::tree::{Branch, Child, Link, Order, Probe, Tree};
+use super::element::is_entry;
 use crate::record::Lsn;
 
 /// Elements of a stream: a name with a value, as a field of a hash.
@@ -36,7 +37,12 @@ struct ByName<'a>(&'a [u8]);
 impl Probe<StreamOrder> for ByName<'_> {
     fn pick(&mut self, branch: &Branch<StreamOrder>) -> usize {
         let before = |child: &Child<StreamOrder>| *child.separator <= *self.0;
-        branch.children[1..].partition_point(before)
+        let children = &branch.children[1..];
+        // Most entries are added behind all others.
+        match children.last() {
+            Some(last) if before(last) => children.len(),
+            _ => children.partition_point(before),
+        }
     }
 }
 
@@ -94,6 +100,12 @@ pub(crate) fn put(buffer: &mut impl Buffer, name: &[u8], value: &[u8], lsn: Lsn)
     let lsn = layout.lsn_bytes(lsn);
     let parts = [lsn.as_slice(), name_len.as_slice(), name, value_len.as_slice(), value];
     let mut at = buffer.bytes().len();
+    // An entry is behind all else as a rule: then no name but the last is compared with its own.
+    let last = is_entry(name).then(|| packed::items(layout, buffer.bytes()).last()).flatten();
+    if last.is_some_and(|last| last.name < name) {
+        buffer.insert(at, &parts);
+        return None;
+    }
     let mut found = None;
     for item in packed::items(layout, buffer.bytes()) {
         match item.name.cmp(name) {
