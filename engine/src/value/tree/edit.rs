@@ -46,6 +46,12 @@ impl Buffer for Leaf<'_> {
             packed::fill(&mut Arc::make_mut(self.bytes)[at], parts);
             return;
         }
+        if added == 0 && (at.start == 0 || at.end == self.bytes.len()) {
+            // What is left stands in one piece.
+            let left = if at.start == 0 { at.end..self.bytes.len() } else { 0..at.start };
+            *self.bytes = Arc::from(&self.bytes[left]);
+            return;
+        }
         let len = self.bytes.len() - at.len() + added;
         let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
         let (front, back) = Arc::make_mut(&mut bytes).split_at_mut(self.touched.end);
