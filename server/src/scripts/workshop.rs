@@ -148,9 +148,49 @@ pub(crate) fn sha_from(text: &[u8]) -> Option<Sha> {
     if text.len() != 2 * sha.len() {
         return None;
     }
-    for (byte, digits) in sha.iter_mut().zip(text.chunks(2)) {
-        let digit = |at: usize| char::from(digits[at]).to_digit(16);
-        *byte = (digit(0)? * 16 + digit(1)?) as u8;
+    let mut seen = 0;
+    for (byte, digits) in sha.iter_mut().zip(text.chunks_exact(2)) {
+        let (high, low) = (DIGITS[usize::from(digits[0])], DIGITS[usize::from(digits[1])]);
+        seen |= high | low;
+        *byte = high << 4 | low;
     }
-    Some(sha)
+    (seen & NO_DIGIT == 0).then_some(sha)
+}
+
+/// In the place of a byte that is no hexadecimal digit.
+const NO_DIGIT: u8 = 0x10;
+/// The number of each hexadecimal digit: `EVALSHA` reads forty.
+const DIGITS: [u8; 256] = {
+    let mut digits = [NO_DIGIT; 256];
+    let mut number = 0;
+    while number < 16 {
+        let digit = if number < 10 { b'0' + number } else { b'a' + number - 10 };
+        digits[digit as usize] = number;
+        digits[digit.to_ascii_uppercase() as usize] = number;
+        number += 1;
+    }
+    digits
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_in_any_case_are_a_sha_and_nothing_else_is() {
+        let text = b"00ffFf0123456789abcdefABCDEF9a00000000Fe";
+        let sha = [
+            0x00, 0xff, 0xff, 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0xab, 0xcd, 0xef, 0x9a, 0, 0,
+            0, 0, 0xfe,
+        ];
+        assert_eq!(sha_from(text), Some(sha));
+        for at in 0..text.len() {
+            for byte in 0..=u8::MAX {
+                let mut other = *text;
+                other[at] = byte;
+                assert_eq!(sha_from(&other).is_some(), byte.is_ascii_hexdigit(), "{byte} at {at}");
+            }
+        }
+        assert_eq!(sha_from(&text[..39]), None);
+    }
 }
