@@ -524,7 +524,7 @@ async fn sorted_sets_of_points_have_longitudes_and_latitudes() {
     let session = house.session();
     let declare = |name: &str, options: &str| {
         format!(
-            "CREATE EXTERNAL TABLE {name} (map TEXT, name TEXT, longitude DOUBLE, latitude DOUBLE) \
+            "CREATE EXTERNAL TABLE {name} (region TEXT, name TEXT, longitude DOUBLE, latitude DOUBLE) \
              STORED AS GEO LOCATION 'map:*' {options}"
         )
     };
@@ -533,30 +533,30 @@ async fn sorted_sets_of_points_have_longitudes_and_latitudes() {
     assert_eq!(ask(&session, none).await.unwrap(), ["half", "infinite", "less"]);
     assert_eq!(house.analytics.queries().unreadable(), 3);
     let points = "SELECT name, longitude, latitude FROM place \
-                  WHERE map = 'sicily' AND latitude > 0 ORDER BY longitude";
+                  WHERE region = 'sicily' AND latitude > 0 ORDER BY longitude";
     assert_eq!(
         ask(&session, points).await.unwrap(),
         ["palermo|13.361389338970184|38.1155563954963", "catania|15.087267458438873|37.50266842333162"]
     );
-    let within = "SELECT name FROM place WHERE map = 'sicily' AND NOT (longitude < 14) AND latitude < 38";
+    let within = "SELECT name FROM place WHERE region = 'sicily' AND NOT (longitude < 14) AND latitude < 38";
     assert_eq!(ask(&session, within).await.unwrap(), ["catania"]);
-    let large = "SELECT count(*), count(longitude) FROM place WHERE map = 'large' AND latitude > 38";
+    let large = "SELECT count(*), count(longitude) FROM place WHERE region = 'large' AND latitude > 38";
     assert_eq!(ask(&session, large).await.unwrap(), ["1000|1000"]);
     let apart = "SELECT count(*) FROM place a, place b WHERE a.name = 'palermo' AND b.name = 'catania' \
                  AND geo_distance(a.longitude, a.latitude, b.longitude, b.latitude) \
                      BETWEEN 166274.1515 AND 166274.1516";
     assert_eq!(ask(&session, apart).await.unwrap(), ["1"]);
     let near = "SELECT name FROM place \
-                WHERE map = 'sicily' AND geo_distance(longitude, latitude, 15, 37.5) < 10000";
+                WHERE region = 'sicily' AND geo_distance(longitude, latitude, 15, 37.5) < 10000";
     assert_eq!(ask(&session, near).await.unwrap(), ["catania"]);
     let constants = "SELECT geo_distance(1, 2, 1.0, 2), geo_distance(NULL, 2, 1, 2)";
     assert_eq!(ask(&session, constants).await.unwrap(), ["0.0|NULL"]);
     assert!(ask(&session, "SELECT geo_distance(1, 2, 3)").await.is_err());
-    ask(&session, &declare("exact", "OPTIONS (strict 'true')")).await.unwrap();
-    let error = ask(&session, "SELECT longitude FROM exact").await.unwrap_err();
+    ask(&session, &declare("careful", "OPTIONS (strict 'true')")).await.unwrap();
+    let error = ask(&session, "SELECT longitude FROM careful").await.unwrap_err();
     assert_eq!(sqlstate(&error), "22P02", "{error}");
     assert!(error.to_string().contains("map:sicily"), "{error}");
-    assert!(ask(&session, "SELECT name FROM exact").await.is_ok());
+    assert!(ask(&session, "SELECT name FROM careful").await.is_ok());
     house.assert_nothing_kept();
 }
 

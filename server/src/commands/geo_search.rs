@@ -400,8 +400,8 @@ impl Search {
         let (Some(middle), Some(shape), Some(zset)) = (self.middle, &self.shape, zset_of(entry)) else {
             return found;
         };
-        'cells: for ranks in ranks {
-            for (member, score) in zset.iter_from(ranks.start).take(ranks.len()) {
+        'cells: for cell in ranks {
+            for (member, score) in zset.iter_from(cell.start).take(cell.len()) {
                 steps.pass(1).await;
                 let point = Point::of_score(score);
                 if let Shape::Polygon(polygon) = shape
@@ -468,7 +468,7 @@ fn zset_of(entry: &Entry) -> Option<ZSetRef<'_>> {
 }
 
 fn members_at(ranks: &[Range<usize>]) -> usize {
-    ranks.iter().map(Range::len).sum()
+    ranks.iter().map(|cell| cell.len()).sum()
 }
 
 fn search<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, form: Form) -> Result<(), CommandError> {
