@@ -16,7 +16,10 @@ use hashbrown::HashTable;
 
 /// The keys that a transaction has changed, of all databases.
 pub(crate) struct Overlay {
+    /// The databases up to the last one with a change: most transactions need one of many.
     databases: Vec<Database>,
+    /// How many there are in all.
+    databases_count: usize,
     /// Given to the newest change.
     lsn: Lsn,
     /// Bytes of memory that keys took when they were shadowed. Large values are shared, and not copied.
@@ -28,6 +31,13 @@ struct Database {
     /// The database whose table shows wherever there is no shadow; `None`: it was flushed.
     below: Option<u8>,
     shadows: HashTable<Shadow>,
+}
+
+impl Database {
+    /// One without changes.
+    fn untouched(db: usize) -> Database {
+        Database { below: Some(db as u8), shadows: HashTable::new() }
+    }
 }
 
 /// A key as the transaction sees it.
@@ -94,13 +104,19 @@ fn rehash(shadow: &Shadow) -> u64 {
 impl Overlay {
     /// An overlay without changes. No entry below has a newer record than `newest`.
     pub(crate) fn new(databases: usize, newest: Lsn) -> Overlay {
-        let database = |db| Database { below: Some(db as u8), shadows: HashTable::new() };
-        Overlay { databases: (0..databases).map(database).collect(), lsn: newest, copied_bytes: 0 }
+        Overlay { databases: Vec::new(), databases_count: databases, lsn: newest, copied_bytes: 0 }
+    }
+
+    /// A database, to be changed.
+    fn database(&mut self, db: u8) -> &mut Database {
+        let (there, db) = (self.databases.len(), usize::from(db));
+        self.databases.extend((there..db + 1).map(Database::untouched));
+        &mut self.databases[db]
     }
 
     /// The key as the transaction sees it, if it was shadowed.
     pub(crate) fn find(&self, KeyRef { db, hash, key }: KeyRef<'_>) -> Option<&Shadow> {
-        self.databases[db as usize].shadows.find(hash.0, |shadow| *shadow.key == *key)
+        self.databases.get(usize::from(db))?.shadows.find(hash.0, |shadow| *shadow.key == *key)
     }
 
     /// Bytes of memory that keys took when they were shadowed.
@@ -110,7 +126,7 @@ impl Overlay {
 
     /// The database whose table shows where nothing is shadowed; `None`: nothing does.
     pub(crate) fn below(&self, db: u8) -> Option<u8> {
-        self.databases[db as usize].below
+        self.databases.get(usize::from(db)).map_or(Some(db), |database| database.below)
     }
 
     /// Shadows a key, of which the table has `entry`; `next` is the change that follows, if one does. What it
@@ -140,7 +156,7 @@ impl Overlay {
         let copied = entry.as_ref().filter(|entry| !entry.is_large()).map_or(0, Entry::bytes_about);
         self.copied_bytes += size_of::<Shadow>() + key.len() + copied;
         let shadow = Shadow { key: key.into(), entry, below };
-        self.databases[db as usize].shadows.insert_unique(hash.0, shadow, rehash);
+        self.database(db).shadows.insert_unique(hash.0, shadow, rehash);
     }
 
     /// Applies a change to a shadow. Returns which deletes have to stand around it.
@@ -152,10 +168,10 @@ impl Overlay {
     pub(crate) fn apply(&mut self, key: KeyRef<'_>, change: &Change<'_>, now: UnixMs) -> Deletes {
         let KeyRef { db, hash, key } = key;
         self.lsn = self.lsn.after(1);
-        let shadows = &mut self.databases[db as usize].shadows;
-        let shadow = shadows.find_mut(hash.0, |shadow| *shadow.key == *key);
+        let lsn = self.lsn;
+        let shadow = self.database(db).shadows.find_mut(hash.0, |shadow| *shadow.key == *key);
         let shadow = shadow.expect("a key is shadowed before it is changed");
-        let mut empties = apply_to_copy(&mut shadow.entry, key, change, self.lsn);
+        let mut empties = apply_to_copy(&mut shadow.entry, key, change, lsn);
         if shadow.entry.as_ref().is_some_and(|entry| entry.is_spent(now)) {
             (shadow.entry, empties) = (None, true);
         }
@@ -168,24 +184,27 @@ impl Overlay {
 
     /// A database has lost all its keys; `None`: every database has.
     pub(crate) fn flush(&mut self, db: Option<u8>) {
-        let all = 0..self.databases.len();
-        for database in &mut self.databases[db.map_or(all, |db| db as usize..db as usize + 1)] {
-            *database = Database { below: None, shadows: HashTable::new() };
+        let flushed = db.map_or(0..self.databases_count, |db| usize::from(db)..usize::from(db) + 1);
+        for db in flushed {
+            *self.database(db as u8) = Database { below: None, shadows: HashTable::new() };
         }
     }
 
     /// Two databases have changed places.
     pub(crate) fn swap(&mut self, a: u8, b: u8) {
-        self.databases.swap(a as usize, b as usize);
+        self.database(a.max(b));
+        self.databases.swap(usize::from(a), usize::from(b));
     }
 
     /// The entries of a database that are shadowed and there.
     pub(crate) fn entries(&self, db: u8) -> impl Iterator<Item = &Entry> {
-        self.databases[db as usize].shadows.iter().filter_map(Shadow::entry)
+        let database = self.databases.get(usize::from(db));
+        database.into_iter().flat_map(|database| database.shadows.iter()).filter_map(Shadow::entry)
     }
 
     /// How many keys the database has more than the table below.
     pub(crate) fn keys_more(&self, db: u8) -> i64 {
-        self.databases[db as usize].shadows.iter().map(Shadow::keys_more).sum()
+        let database = self.databases.get(usize::from(db));
+        database.map_or(0, |database| database.shadows.iter().map(Shadow::keys_more).sum())
     }
 }
