@@ -17,6 +17,10 @@ const CHANGE: Flags = Flags::WRITE.with(Flags::DENYOOM);
 /// It keeps what it counts in the value, and is known as a reader all the same.
 const COUNT: Flags = Flags::READONLY.with(Flags::WRITE).with(Flags::MAY_REPLICATE);
 
+/// Registers of a dense value that are logged one by one, at most: between the first and the last of a few
+/// are thousands of bytes as a rule.
+const PATCHES_MAX: usize = 32;
+
 /// The rows of this family.
 pub(super) const COMMANDS: &[Command] = &[
     row("pfadd", -2, ADD, "2.8.9", "Adds elements to a HyperLogLog.", pfadd)
@@ -103,14 +107,24 @@ fn pfadd<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
         }
     }
     let mut after = before.clone().unwrap_or_default();
-    let mut is_changed = before.is_none();
     let most = sparse_max(cx);
+    let mut registers = Vec::new();
     for element in args.tail(2) {
-        is_changed |= after.add(element, most)?;
+        registers.extend(after.add(element, most)?);
     }
-    if is_changed {
-        after.forget_count();
-        store(cx, key, before.as_ref(), after);
+    let is_changed = before.is_none() || !registers.is_empty();
+    match &before {
+        Some(before) if is_changed && before.is_dense() && registers.len() <= PATCHES_MAX => {
+            if let Some((at, byte)) = before.forgotten_count() {
+                patch(cx, key, at, vec![byte]);
+            }
+            after.bytes_of(registers).for_each(|(at, bytes)| patch(cx, key, at, bytes.to_vec()));
+        }
+        before if is_changed => {
+            after.forget_count();
+            store(cx, key, before.as_ref(), after);
+        }
+        _ => {}
     }
     cx.reply.integer(is_changed.into());
     Ok(())

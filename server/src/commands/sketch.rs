@@ -13,6 +13,7 @@
 //! follows redis-server's steps.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
@@ -241,6 +242,11 @@ fn register_of(element: &[u8]) -> (usize, u8) {
     (hash as usize & (REGISTERS - 1), rest.trailing_zeros() as u8 + 1)
 }
 
+/// The bytes of a dense value that a register is in.
+fn bytes_of_register(index: usize) -> Range<usize> {
+    HEAD_BYTES + index * REGISTER_BITS / 8..HEAD_BYTES + ((index + 1) * REGISTER_BITS).div_ceil(8)
+}
+
 /// The bytes that keep a count until something is added, and where they stand.
 pub(super) fn kept_count(count: u64) -> (usize, [u8; 8]) {
     (COUNT_AT, count.to_le_bytes())
@@ -307,10 +313,20 @@ impl<'b> Sketch<'b> {
         changed
     }
 
-    /// Adds an element; says whether that has changed anything.
-    pub(super) fn add(&mut self, element: &[u8], sparse_max: usize) -> Result<bool, Corrupted> {
+    /// Adds an element; the register that this has changed.
+    pub(super) fn add(&mut self, element: &[u8], sparse_max: usize) -> Result<Option<usize>, Corrupted> {
         let (index, count) = register_of(element);
-        self.set(index, count, sparse_max)
+        Ok(self.set(index, count, sparse_max)?.then_some(index))
+    }
+
+    /// The bytes of these registers, and where they stand. REQUIRES: it is dense.
+    pub(super) fn bytes_of(&self, mut registers: Vec<usize>) -> impl Iterator<Item = (usize, &[u8])> {
+        registers.sort_unstable();
+        registers.dedup();
+        registers.into_iter().map(move |index| {
+            let place = bytes_of_register(index);
+            (place.start, &self.0[place])
+        })
     }
 
     /// The outcome of adding an element.
@@ -318,14 +334,13 @@ impl<'b> Sketch<'b> {
         let (index, count) = register_of(element);
         let value = &self.0[..];
         if self.is_dense() {
-            let registers = &value[HEAD_BYTES..];
-            if dense(registers, index) >= count {
+            if dense(&value[HEAD_BYTES..], index) >= count {
                 return Ok(Added::Nothing);
             }
-            let (at, bit) = (index * REGISTER_BITS / 8, index * REGISTER_BITS % 8);
-            let mut bytes = registers[at..((index + 1) * REGISTER_BITS).div_ceil(8)].to_vec();
-            put_dense(&mut bytes, bit, count);
-            return Ok(Added::Patch { offset: HEAD_BYTES + at, bytes });
+            let place = bytes_of_register(index);
+            let (offset, mut bytes) = (place.start, value[place].to_vec());
+            put_dense(&mut bytes, index * REGISTER_BITS % 8, count);
+            return Ok(Added::Patch { offset, bytes });
         }
         if count > VALUE_MAX {
             return Ok(Added::Whole);
@@ -572,7 +587,7 @@ mod tests {
                 }
                 let element = element.to_string().into_bytes();
                 let mut after = before.clone();
-                let is_changed = after.add(&element, sparse_max).expect("it is sound");
+                let is_changed = after.add(&element, sparse_max).expect("it is sound").is_some();
                 if is_changed {
                     after.forget_count();
                 }
@@ -596,6 +611,26 @@ mod tests {
             }
         }
         assert!(patches > 5_000 && others > 0, "{patches} {others}");
+    }
+
+    #[test]
+    fn the_bytes_of_changed_registers_make_a_dense_value_what_it_has_become() {
+        let mut before = Sketch::default();
+        before.make_dense().expect("an empty one is sound");
+        before.forget_count();
+        for round in 0..500_u64 {
+            let (mut after, mut registers) = (before.clone(), Vec::new());
+            for element in 0..20 {
+                let element = (round * 7 + element).to_string();
+                registers.extend(after.add(element.as_bytes(), 0).expect("it is sound"));
+            }
+            let mut value = before.bytes().to_vec();
+            for (offset, bytes) in after.bytes_of(registers) {
+                value = patched(&value, offset, bytes);
+            }
+            assert_eq!(value, after.bytes());
+            before = after;
+        }
     }
 
     #[test]
