@@ -173,7 +173,7 @@ pub(super) struct Polygon {
 impl Polygon {
     /// The polygon with these corners.
     pub(super) fn new(corners: Vec<Point>) -> Polygon {
-        let (mut x, mut y, mut z) = (0.0, 0.0, 0.0);
+        let (mut x, mut y, mut z) = (0.0_f64, 0.0_f64, 0.0_f64);
         let mut longitudes = (MERCATOR.longitude.1, MERCATOR.longitude.0);
         let mut latitudes = (MERCATOR.latitude.1, MERCATOR.latitude.0);
         for corner in &corners {
