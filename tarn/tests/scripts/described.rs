@@ -8,10 +8,12 @@ use libtest_mimic::{Failed, Trial};
 use std::collections::BTreeMap;
 
 /// Commands of Redis 7.0 that take more here: arguments of later versions.
-const TAKE_MORE: [&str; 11] = [
+const TAKE_MORE: [&str; 13] = [
     "bitop",
     "client|kill",
     "client|list",
+    "geosearch",
+    "geosearchstore",
     "hscan",
     "set",
     "xadd",
