@@ -427,6 +427,18 @@ mod tests {
         Change::Image { kind, elements: image.finish().into(), expiry: None, sticky: false }
     }
 
+    /// Changes at the ends of a list or a stream: the leaves there have room then.
+    fn at_ends(kind: Kind) -> Vec<Change<'static>> {
+        let element = || b"an element at an end".to_vec().into();
+        match kind {
+            Kind::List => [Side::Front, Side::Back, Side::Front, Side::Back]
+                .map(|side| Change::ListPush { side, element: element() })
+                .into(),
+            Kind::Stream => (6_000..6_004).map(|number| entry(number, b"more")).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     fn contents(entry: &Entry) -> Vec<u8> {
         match entry.value() {
             ValueRef::String(text) => text.to_vec(),
@@ -454,10 +466,12 @@ mod tests {
         let name = || b"element:1".to_vec().into();
         let list = [
             Change::ListPush { side: Side::Back, element: name() },
+            Change::ListPush { side: Side::Front, element: name() },
             Change::ListInsert { index: 1, element: name() },
             Change::ListPut { index: 1, element: name() },
             Change::ListRemove { index: 1 },
             Change::ListPop { side: Side::Front, count: 2 },
+            Change::ListPop { side: Side::Back, count: 1 },
         ];
         let set = [Change::SetAdd { member: b"more".into() }, Change::SetRemove { member: name() }];
         let hash =
@@ -491,6 +505,7 @@ mod tests {
                 let value =
                     if kind == Kind::String { put(vec![b'x'; elements * 10]) } else { image(kind, elements) };
                 create(&table, "key", &value);
+                at_ends(kind).iter().for_each(|more| create(&table, "key", more));
                 let entry_of = |part: &Part| contents(part.entries[0].entry());
                 // SAFETY: `change` keeps what the view sees.
                 let part = unsafe { table.pin(0..END, READER, None).expect("without a limit it waits") };

@@ -2,7 +2,7 @@
 
 use super::form::Form;
 use super::packed::{self, Buffer, Item, LIST, Layout, Varint};
-use super::tree::{ByIndex, Order, Tree};
+use super::tree::{ByIndex, Order, ROOM_HEAD_BYTES, Tree};
 
 /// A list, borrowed from its entry.
 #[derive(Clone, Copy)]
@@ -38,8 +38,9 @@ pub(crate) struct ListOrder;
 
 impl Order for ListOrder {
     const LAYOUT: Layout = LIST;
-    const LEAF_BYTES_MAX: usize = 2032;
+    const LEAF_BYTES_MAX: usize = 2032 - ROOM_HEAD_BYTES;
     const SORTED: bool = true;
+    const ROOM: bool = true;
     type Separator = ();
 
     fn separate(_: &Item<'_>, _: &Item<'_>) -> Option<()> {

@@ -362,8 +362,10 @@ proptest! {
     }
 
     #[test]
-    fn lists_are_as_their_model(phases in vec(steps(), 1..4)) {
+    fn lists_are_as_their_model_and_what_a_view_keeps_stays(phases in vec(steps(), 1..4)) {
         let (mut subject, mut model) = (Subject::default(), VecDeque::new());
+        let mut kept = VecDeque::new();
+        let check_kept = |(entry, model)| list_check(&Subject { entry, lsn: Lsn::ZERO }, &model);
         for phase in phases {
             for (grow, choice, a, b) in phase {
                 let element = value(b);
@@ -382,9 +384,17 @@ proptest! {
                 };
                 subject.apply(&change);
                 model_list(&mut model, &change);
+                if a.is_multiple_of(61) {
+                    kept.push_back((subject.entry.clone(), model.clone()));
+                }
+                if kept.len() > 3 {
+                    // Its leaves are the list's alone from now on.
+                    kept.pop_front().into_iter().for_each(check_kept);
+                }
             }
             list_check(&subject, &model);
         }
+        kept.into_iter().for_each(check_kept);
     }
 
     #[test]

@@ -120,6 +120,10 @@ pub(crate) const fn layout_of(kind: Kind) -> Layout {
 /// Bytes that elements stand in, to be changed.
 pub(crate) trait Buffer {
     fn bytes(&self) -> &[u8];
+    /// Where the last element begins, if that is known without a look at the others.
+    fn last_at(&self) -> Option<usize> {
+        None
+    }
     /// How they stand there, where leaves have them as in `wide`.
     fn layout(&self, wide: Layout) -> Layout {
         wide

@@ -153,6 +153,36 @@ fn a_write_leaves_a_clone_as_it_was_and_copies_only_its_paths() {
     }
 }
 
+#[test]
+fn elements_that_come_and_go_at_an_end_of_a_large_value_move_few_leaves() {
+    let push = |side| Change::ListPush { side, element: cow(b"element:1234567") };
+    let pop = |side| Change::ListPop { side, count: 1 };
+    let entries = (20_000..20_100).map(put_entry).collect();
+    let cases: [(Entry, Vec<Change<'_>>); 5] = [
+        (list_of_len(20_000), vec![push(Side::Front); 100]),
+        (list_of_len(20_000), vec![push(Side::Back); 100]),
+        (list_of_len(20_000), vec![pop(Side::Front); 100]),
+        (list_of_len(20_000), vec![pop(Side::Back); 100]),
+        (stream_of_len(20_000), entries),
+    ];
+    for (mut entry, changes) in cases {
+        let mut moved = 0;
+        let apply = |entry: &mut Entry, change: &Change<'_>| {
+            let lsn = entry.lsn().after(1);
+            entry.apply(change, lsn, &mut Retired::default()).unwrap();
+        };
+        for change in &changes {
+            let before = addresses(&entry);
+            apply(&mut entry, change);
+            moved += usize::from(addresses(&entry) != before);
+        }
+        assert!(moved <= 40, "{moved} of {} changes moved a leaf, as {:?} did", changes.len(), changes[0]);
+        let (clone, image) = (entry.clone(), elements_of(entry.value()));
+        changes.iter().for_each(|change| apply(&mut entry, change));
+        assert!(elements_of(clone.value()) == image, "the clone does not see {:?}", changes[0]);
+    }
+}
+
 fn chunks(entry: &Entry) -> &Chunks {
     match entry.nodes() {
         Some(Nodes::String(chunks)) => chunks,

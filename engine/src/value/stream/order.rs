@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use smallvec::SmallVec;
 
 use super::super::form::Form;
-use super::super::packed::{self, Buffer, HASH, Item, Layout, Varint};
-use super::super::tree::{Branch, Child, Link, Order, Probe, Tree};
+use super::super::packed::{self, Buffer, HASH, Item, Items, Layout, Varint};
+use super::super::tree::{Branch, Child, Link, Order, Probe, ROOM_HEAD_BYTES, Tree};
 use super::element::is_entry;
 use crate::record::Lsn;
 
@@ -21,8 +21,9 @@ type Separator = SmallVec<[u8; 24]>;
 
 impl Order for StreamOrder {
     const LAYOUT: Layout = STREAM;
-    const LEAF_BYTES_MAX: usize = 2032;
+    const LEAF_BYTES_MAX: usize = 2032 - ROOM_HEAD_BYTES;
     const SORTED: bool = true;
+    const ROOM: bool = true;
     type Separator = Separator;
 
     fn separate(left: &Item<'_>, right: &Item<'_>) -> Option<Separator> {
@@ -89,8 +90,16 @@ impl<'a> Form<'a, StreamOrder> {
 
     /// The last element.
     pub(crate) fn last(&self) -> Option<Item<'a>> {
-        self.len().checked_sub(1).and_then(|last| self.get(last))
+        match *self {
+            Form::Packed { layout, bytes, .. } => last_from(layout, bytes, None),
+            Form::Tree(tree) => tree.last(),
+        }
     }
+}
+
+/// The last element, which begins at `at` if that is known.
+fn last_from(layout: Layout, bytes: &[u8], at: Option<usize>) -> Option<Item<'_>> {
+    Items { bytes, at: at.unwrap_or(0), layout }.last()
 }
 
 /// Gives an element a value; the `Lsn` that it had.
@@ -101,7 +110,7 @@ pub(crate) fn put(buffer: &mut impl Buffer, name: &[u8], value: &[u8], lsn: Lsn)
     let parts = [lsn.as_slice(), name_len.as_slice(), name, value_len.as_slice(), value];
     let mut at = buffer.bytes().len();
     // An entry is behind all else as a rule: then no name but the last is compared with its own.
-    let last = is_entry(name).then(|| packed::items(layout, buffer.bytes()).last()).flatten();
+    let last = is_entry(name).then(|| last_from(layout, buffer.bytes(), buffer.last_at())).flatten();
     if last.is_some_and(|last| last.name < name) {
         buffer.insert(at, &parts);
         return None;
@@ -136,6 +145,17 @@ impl Tree<StreamOrder> {
     /// Gives an element a value; the `Lsn` that it had.
     pub(crate) fn put(&mut self, name: &[u8], value: &[u8], lsn: Lsn) -> Option<Lsn> {
         self.edit(&mut ByName(name), |leaf, _| put(leaf, name, value, lsn))
+    }
+
+    /// The last element.
+    fn last(&self) -> Option<Item<'_>> {
+        let mut link = &self.root;
+        loop {
+            match link {
+                Link::Leaf(leaf) => return last_from(STREAM, leaf, leaf.last_at()),
+                Link::Branch(branch) => link = &branch.children.last()?.link,
+            }
+        }
     }
 
     /// Takes out an element; the `Lsn` that it had.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Branch, Child, FANOUT, LEAF_COUNT_MAX, Link, Order, Piece, Tree};
+use super::{Branch, Child, FANOUT, LEAF_COUNT_MAX, LeafBytes, Link, Order, Piece, Tree};
 use crate::value::packed::Item;
 
 /// Children that a branch gets when a tree is built: some room for what comes.
@@ -27,7 +27,7 @@ impl<O: Order> Tree<O> {
         }
         match pieces.pop() {
             Some(piece) => Tree { root: piece.link, count: piece.count },
-            None => Tree { root: Link::Leaf(Arc::from([])), count: 0 },
+            None => Tree { root: Link::Leaf(LeafBytes::exact(&[])), count: 0 },
         }
     }
 }
@@ -105,7 +105,7 @@ impl<'a, O: Order> Filler<'a, O> {
 
     fn close(&mut self) {
         let separator = std::mem::take(&mut self.separator);
-        let link = Link::Leaf(Arc::from(&self.bytes[..]));
+        let link = Link::Leaf(LeafBytes::exact(&self.bytes));
         self.pieces.push(Piece { separator, count: self.count, link });
         self.bytes.clear();
         self.count = 0;

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{FANOUT, LEAF_COUNT_MAX, Link, Order, Tree};
+use super::leaf::{Edges, GROWN_BYTES_MIN};
+use super::{FANOUT, LEAF_COUNT_MAX, LeafBytes, Link, Order, Tree};
 use crate::value::packed;
 
 impl<O: Order> Tree<O> {
@@ -12,7 +13,7 @@ impl<O: Order> Tree<O> {
         if let Link::Branch(root) = &self.root {
             assert!(root.children.len() > 1, "a root has more than one child");
         }
-        check(&self.root, self.count, sound);
+        check(&self.root, self.count, Edges { first: true, last: true }, sound);
     }
 
     /// The addresses of all nodes.
@@ -25,7 +26,7 @@ impl<O: Order> Tree<O> {
 
 fn collect<O: Order>(link: &Link<O>, addresses: &mut HashSet<usize>) {
     match link {
-        Link::Leaf(leaf) => _ = addresses.insert(Arc::as_ptr(leaf).cast::<u8>() as usize),
+        Link::Leaf(leaf) => _ = addresses.insert(leaf.address()),
         Link::Branch(branch) => {
             addresses.insert(Arc::as_ptr(branch) as usize);
             branch.children.iter().for_each(|child| collect(&child.link, addresses));
@@ -37,6 +38,7 @@ fn collect<O: Order>(link: &Link<O>, addresses: &mut HashSet<usize>) {
 fn check<'a, O: Order>(
     link: &'a Link<O>,
     count: usize,
+    edges: Edges,
     sound: &impl Fn(&[u8], &O::Separator, &[u8]) -> bool,
 ) -> (usize, &'a [u8], &'a [u8]) {
     let branch = match link {
@@ -46,6 +48,7 @@ fn check<'a, O: Order>(
             let parted = items.windows(2).any(|pair| O::separate(&pair[0], &pair[1]).is_some());
             let fits = leaf.len() <= O::LEAF_BYTES_MAX && count <= LEAF_COUNT_MAX;
             assert!(fits || count == 1 || !parted, "a leaf of {} bytes, {count} elements", leaf.len());
+            check_room(leaf, edges);
             return (0, leaf, leaf);
         }
         Link::Branch(branch) => branch,
@@ -59,11 +62,30 @@ fn check<'a, O: Order>(
         .children
         .iter()
         .zip(&branch.counts)
-        .map(|(child, count)| check(&child.link, *count, sound))
+        .enumerate()
+        .map(|(i, (child, count))| {
+            let edges = Edges { first: edges.first && i == 0, last: edges.last && i + 1 == len };
+            check(&child.link, *count, edges, sound)
+        })
         .collect();
     for (i, pair) in below.windows(2).enumerate() {
         assert_eq!(pair[0].0, pair[1].0, "all leaves are equally deep");
         assert!(sound(pair[0].2, &branch.children[i + 1].separator, pair[1].1), "a separator separates");
     }
     (below[0].0 + 1, below[0].1, below[len - 1].2)
+}
+
+/// Checks that a leaf has little room, and only at an end of the tree, and that its head knows its last
+/// element.
+fn check_room<O: Order>(leaf: &LeafBytes<O>, edges: Edges) {
+    let (front, back) = leaf.room();
+    assert!(front == 0 || edges.first, "{front} bytes of room in front of a leaf that is not the first");
+    assert!(back == 0 || edges.last, "{back} bytes of room behind a leaf that is not the last");
+    let len = leaf.len();
+    let most = len.max(GROWN_BYTES_MIN);
+    assert!(front + back <= most, "{front} and {back} bytes of room for {len} of elements");
+    assert_eq!(leaf.bytes(), leaf.bytes_exact() + front + back, "all bytes are counted");
+    if let Some(at) = leaf.last_at() {
+        assert_eq!(packed::items(O::LAYOUT, leaf).last().map(|item| item.at), Some(at), "the last element");
+    }
 }

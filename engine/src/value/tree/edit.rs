@@ -1,14 +1,15 @@
 //! Changes a tree: one leaf changes, and the branches above it follow.
 //!
-//! On the way down, [`Arc::make_mut`] copies the nodes that a clone of the tree still holds. On the way up, a
-//! leaf or branch that grew too large is parted, and one that shrank is joined with a neighbour if both
-//! together are well below the limit.
+//! On the way down, [`Arc::make_mut`] copies the branches that a clone of the tree still holds; `leaf` says
+//! which leaves are written in place. On the way up, a leaf or branch that grew too large is parted, and one
+//! that shrank is joined with a neighbour if both together are well below the limit.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::build::{Filler, group};
-use super::{Branch, Child, FANOUT, LEAF_COUNT_MAX, Link, Order, Piece, Probe, Tree};
+use super::leaf::Edges;
+use super::{Branch, Child, FANOUT, LEAF_COUNT_MAX, LeafBytes, Link, Order, Piece, Probe, Tree};
 use crate::record::Side;
 use crate::value::left;
 use crate::value::packed::{self, Buffer};
@@ -21,17 +22,35 @@ const FANOUT_JOINED: usize = FANOUT - FANOUT / 4;
 const LEAF_COUNT_JOINED: usize = LEAF_COUNT_MAX / 2;
 
 /// The elements of one leaf, to be changed.
-pub(crate) struct Leaf<'a> {
-    bytes: &'a mut Arc<[u8]>,
+pub(crate) struct Leaf<'a, O: Order> {
+    bytes: &'a mut LeafBytes<O>,
+    /// Whether it is at an end of the tree.
+    edges: Edges,
     /// Elements that came, less those that went.
     grown: isize,
     /// Where the last change was.
     touched: Range<usize>,
 }
 
-impl Buffer for Leaf<'_> {
+impl<'a, O: Order> Leaf<'a, O> {
+    fn new(bytes: &'a mut LeafBytes<O>, edges: Edges) -> Self {
+        Leaf { bytes, edges, grown: 0, touched: 0..0 }
+    }
+
+    fn put(&mut self, at: Range<usize>, parts: &[&[u8]], is_element: bool) {
+        let added: usize = parts.iter().map(|part| part.len()).sum();
+        self.touched = at.start..at.start + added;
+        self.bytes.splice(at, parts, self.edges, is_element);
+    }
+}
+
+impl<O: Order> Buffer for Leaf<'_, O> {
     fn bytes(&self) -> &[u8] {
         self.bytes
+    }
+
+    fn last_at(&self) -> Option<usize> {
+        self.bytes.last_at()
     }
 
     fn grow(&mut self, by: isize) {
@@ -39,26 +58,12 @@ impl Buffer for Leaf<'_> {
     }
 
     fn splice(&mut self, at: Range<usize>, parts: &[&[u8]]) {
-        let added: usize = parts.iter().map(|part| part.len()).sum();
-        self.touched = at.start..at.start + added;
-        left::note(self.bytes);
-        if added == at.len() {
-            packed::fill(&mut Arc::make_mut(self.bytes)[at], parts);
-            return;
-        }
-        if added == 0 && (at.start == 0 || at.end == self.bytes.len()) {
-            // What is left stands in one piece.
-            let left = if at.start == 0 { at.end..self.bytes.len() } else { 0..at.start };
-            *self.bytes = Arc::from(&self.bytes[left]);
-            return;
-        }
-        let len = self.bytes.len() - at.len() + added;
-        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
-        let (front, back) = Arc::make_mut(&mut bytes).split_at_mut(self.touched.end);
-        front[..at.start].copy_from_slice(&self.bytes[..at.start]);
-        packed::fill(&mut front[at.start..], parts);
-        back.copy_from_slice(&self.bytes[at.end..]);
-        *self.bytes = bytes;
+        self.put(at, parts, false);
+    }
+
+    fn insert(&mut self, at: usize, parts: &[&[u8]]) {
+        self.put(at..at, parts, true);
+        self.grow(1);
     }
 }
 
@@ -72,19 +77,12 @@ enum Fate<O: Order> {
     Parted(Vec<Piece<O>>),
 }
 
-/// Whether a node is the first, and the last, of its level.
-#[derive(Clone, Copy)]
-struct Edges {
-    first: bool,
-    last: bool,
-}
-
 impl<O: Order> Tree<O> {
     /// Changes the leaf that a probe leads to.
     pub(crate) fn edit<P: Probe<O>, R>(
         &mut self,
         probe: &mut P,
-        change: impl FnOnce(&mut Leaf<'_>, &P) -> R,
+        change: impl FnOnce(&mut Leaf<'_, O>, &P) -> R,
     ) -> R {
         let edges = Edges { first: true, last: true };
         let (result, _, fate) = edit_link(&mut self.root, &mut self.count, edges, probe, change);
@@ -108,7 +106,7 @@ impl<O: Order> Tree<O> {
     pub(crate) fn cut(&mut self, range: Range<usize>, cut: &mut Vec<Link<O>>) {
         assert!(range.len() < self.count, "something is left of a cut tree");
         self.count -= range.len();
-        cut_link(&mut self.root, range, cut);
+        cut_link(&mut self.root, range, Edges { first: true, last: true }, cut);
         self.shorten();
     }
 
@@ -129,16 +127,16 @@ fn edit_link<O: Order, P: Probe<O>, R>(
     count: &mut usize,
     edges: Edges,
     probe: &mut P,
-    change: impl FnOnce(&mut Leaf<'_>, &P) -> R,
+    change: impl FnOnce(&mut Leaf<'_, O>, &P) -> R,
 ) -> (R, isize, Fate<O>) {
     let branch = match link {
         Link::Leaf(bytes) => {
             let len = bytes.len();
-            let mut leaf = Leaf { bytes, grown: 0, touched: 0..0 };
+            let mut leaf = Leaf::new(bytes, edges);
             let result = change(&mut leaf, probe);
             let grown = leaf.grown;
             add(count, grown);
-            return (result, grown, leaf_fate(&leaf, count, len, edges));
+            return (result, grown, leaf_fate(&leaf, count, len));
         }
         Link::Branch(branch) => {
             left::note(branch);
@@ -165,21 +163,22 @@ fn add(count: &mut usize, grown: isize) {
     }
 }
 
-fn leaf_fate<O: Order>(leaf: &Leaf<'_>, count: &usize, len_before: usize, edges: Edges) -> Fate<O> {
+fn leaf_fate<O: Order>(leaf: &Leaf<'_, O>, count: &usize, len_before: usize) -> Fate<O> {
     let len = leaf.bytes.len();
     if len == 0 {
         return Fate::Parted(Vec::new());
     }
     let over = len > O::LEAF_BYTES_MAX || leaf.grown > 0 && *count > LEAF_COUNT_MAX;
     if over && *count > 1 {
-        let pieces = part(leaf, edges);
+        let pieces = part(leaf);
         return if pieces.len() > 1 { Fate::Parted(pieces) } else { Fate::Fits };
     }
     if len < len_before && len < O::LEAF_BYTES_MAX / 4 { Fate::Small } else { Fate::Fits }
 }
 
 /// Parts a leaf that is too large.
-fn part<O: Order>(leaf: &Leaf<'_>, edges: Edges) -> Vec<Piece<O>> {
+fn part<O: Order>(leaf: &Leaf<'_, O>) -> Vec<Piece<O>> {
+    let edges = leaf.edges;
     let items = O::arrange(leaf.bytes);
     let total = leaf.bytes.len();
     // At the ends of a collection more elements tend to come there: leave the full leaf full.
@@ -248,10 +247,10 @@ impl<O: Order> Branch<O> {
         let count = self.counts[child] + self.counts[child + 1];
         let joined = match (&self.children[child].link, &self.children[child + 1].link) {
             (Link::Leaf(left), Link::Leaf(right)) => {
-                if left.len() + right.len() > O::LEAF_BYTES_MAX / 4 * 3 || count > LEAF_COUNT_JOINED {
+                if count > LEAF_COUNT_JOINED || left.len() + right.len() > O::LEAF_BYTES_MAX / 4 * 3 {
                     return false;
                 }
-                Link::Leaf(Arc::from([&left[..], &right[..]].concat()))
+                Link::Leaf(LeafBytes::exact(&[&left[..], &right[..]].concat()))
             }
             (Link::Branch(left), Link::Branch(right)) => {
                 if left.children.len() + right.children.len() > FANOUT_JOINED {
@@ -285,7 +284,8 @@ fn trim_link<O: Order>(
                 Side::Front => 0..packed::offset_of(O::LAYOUT, bytes, count),
                 Side::Back => packed::offset_of(O::LAYOUT, bytes, total - count)..bytes.len(),
             };
-            Leaf { bytes, grown: 0, touched: 0..0 }.remove(at, count);
+            let edges = Edges { first: side == Side::Front, last: side == Side::Back };
+            Leaf::new(bytes, edges).remove(at, count);
             return;
         }
         Link::Branch(branch) => {
@@ -310,14 +310,14 @@ fn trim_link<O: Order>(
 }
 
 /// Takes out the elements of a range below a node. REQUIRES: there are more.
-fn cut_link<O: Order>(link: &mut Link<O>, range: Range<usize>, cut: &mut Vec<Link<O>>) {
+fn cut_link<O: Order>(link: &mut Link<O>, range: Range<usize>, edges: Edges, cut: &mut Vec<Link<O>>) {
     let branch = match link {
         _ if range.is_empty() => return,
         Link::Leaf(bytes) => {
             let start = packed::offset_of(O::LAYOUT, bytes, range.start);
             let end = start + packed::offset_of(O::LAYOUT, &bytes[start..], range.len());
-            cut.push(Link::Leaf(Arc::from(&bytes[start..end])));
-            Leaf { bytes, grown: 0, touched: 0..0 }.remove(start..end, range.len());
+            cut.push(Link::Leaf(LeafBytes::exact(&bytes[start..end])));
+            Leaf::new(bytes, edges).remove(start..end, range.len());
             return;
         }
         Link::Branch(branch) => {
@@ -337,7 +337,10 @@ fn cut_link<O: Order>(link: &mut Link<O>, range: Range<usize>, cut: &mut Vec<Lin
             continue;
         }
         if from < to {
-            cut_link(&mut branch.children[child].link, from..to, cut);
+            // What went before it is no longer there.
+            let last = edges.last && child + 1 == branch.children.len();
+            let edges = Edges { first: edges.first && child == 0, last };
+            cut_link(&mut branch.children[child].link, from..to, edges, cut);
             branch.counts[child] -= to - from;
             edge.get_or_insert(child);
         }

@@ -4,7 +4,8 @@
 //! Branch   children  s0 s1 s2 …    separators: s(i) > all of child i-1, <= all of child i; s0 is unused
 //!                    |  |  |       links to the nodes
 //!          counts    n0 n1 n2 …    elements below each child
-//! Leaf     packed elements (see `packed`), at most a leaf's limit unless they cannot be parted
+//! Leaf     packed elements (see `packed`), at most a leaf's limit unless they cannot be parted; in lists and
+//!          streams with room at the two ends of the tree (see `leaf`)
 //! ```
 //!
 //! All leaves are equally deep. Nodes are shared by `Arc`: a clone of the tree copies nothing, and a write
@@ -15,8 +16,12 @@ mod build;
 #[cfg(test)]
 pub(crate) mod check;
 mod edit;
+mod leaf;
+#[cfg(test)]
+mod leaf_tests;
 mod walk;
 
+pub(crate) use leaf::{LeafBytes, ROOM_HEAD_BYTES};
 pub(crate) use walk::{Walk, WalkBack};
 
 use std::sync::Arc;
@@ -42,6 +47,8 @@ pub(crate) trait Order: Sized {
     const LEAF_BYTES_MAX: usize;
     /// Whether the elements in a leaf stand in order, too.
     const SORTED: bool;
+    /// Whether elements come and go at the ends so often that the leaves there have room.
+    const ROOM: bool = false;
     /// The key that separates two neighbouring children.
     type Separator: Clone + Default;
 
@@ -63,7 +70,7 @@ pub(crate) trait Probe<O: Order> {
 /// A node and what is below it.
 pub(crate) enum Link<O: Order> {
     /// Elements.
-    Leaf(Arc<[u8]>),
+    Leaf(LeafBytes<O>),
     /// More nodes.
     Branch(Arc<Branch<O>>),
 }
@@ -71,7 +78,7 @@ pub(crate) enum Link<O: Order> {
 impl<O: Order> Clone for Link<O> {
     fn clone(&self) -> Self {
         match self {
-            Link::Leaf(leaf) => Link::Leaf(Arc::clone(leaf)),
+            Link::Leaf(leaf) => Link::Leaf(leaf.clone()),
             Link::Branch(branch) => Link::Branch(Arc::clone(branch)),
         }
     }
@@ -173,7 +180,7 @@ impl<O: Order> Link<O> {
                 Link::Branch(branch) => link = &branch.children[0].link,
                 Link::Leaf(leaf) => {
                     let elements = packed::items(O::LAYOUT, leaf).count().max(1);
-                    return (leaf.len() + ARC_BYTES) * count.div_ceil(elements);
+                    return leaf.bytes_exact() * count.div_ceil(elements);
                 }
             }
         }
@@ -182,7 +189,7 @@ impl<O: Order> Link<O> {
     /// Notes what a write that took this out of a tree leaves to its clones; an estimate where it is much.
     pub(crate) fn note_left(&self) {
         match self {
-            Link::Leaf(leaf) => left::note(leaf),
+            Link::Leaf(leaf) => leaf.note_left(),
             Link::Branch(branch) if Arc::strong_count(branch) > 1 => {
                 left::note_bytes(self.bytes_about(branch.counts.iter().sum()));
             }
@@ -198,14 +205,14 @@ impl<O: Order> Link<O> {
     }
 
     fn bytes(&self) -> usize {
-        ARC_BYTES
-            + match self {
-                Link::Leaf(leaf) => leaf.len(),
-                Link::Branch(branch) => {
-                    size_of::<Branch<O>>()
-                        + branch.children.iter().map(|child| child.link.bytes()).sum::<usize>()
-                }
+        match self {
+            Link::Leaf(leaf) => leaf.bytes(),
+            Link::Branch(branch) => {
+                ARC_BYTES
+                    + size_of::<Branch<O>>()
+                    + branch.children.iter().map(|child| child.link.bytes()).sum::<usize>()
             }
+        }
     }
 }
 

@@ -1,0 +1,279 @@
+//! The bytes of a leaf: its elements, and room for more at the two ends of a collection.
+//!
+//! ```text
+//!   lists, streams   [room in front 2][room behind 2][last element 2][room][elements][room]
+//!   other orders     [elements]
+//! ```
+//!
+//! All numbers are bytes. Elements of a list or a stream come and go at its ends as a rule, so the first leaf
+//! may have room in front, and the last one behind. A change that fits there is made in place if nobody else
+//! has the leaf, and elements that are taken away leave room. Else a new leaf is made.
+//!
+//! Invariants: a leaf has room only at an end of its tree, and at most as much as it has elements, or about
+//! [`GROWN_BYTES_MIN`]; a leaf that is parted, joined or built has none.
+
+use std::marker::PhantomData;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use super::Order;
+use crate::value::left::{self, ARC_BYTES};
+use crate::value::packed;
+
+/// Bytes in front of all else in a leaf that may have room.
+pub(crate) const ROOM_HEAD_BYTES: usize = 6;
+/// Bytes of the allocation of a leaf that grows, at least.
+pub(super) const GROWN_BYTES_MIN: usize = 128;
+
+/// The bytes that a new leaf begins with, where they are not more.
+static ZEROS: [u8; 2048] = [0; 2048];
+
+/// Whether a node is the first, and the last, of its level.
+#[derive(Clone, Copy)]
+pub(super) struct Edges {
+    pub(super) first: bool,
+    pub(super) last: bool,
+}
+
+/// What stands in front; all is 0 in a leaf that never has room.
+#[derive(Clone, Copy, Default)]
+struct Head {
+    /// Bytes not used in front of the elements.
+    front: usize,
+    /// Bytes not used behind them.
+    back: usize,
+    /// Bytes of the last element; 0 if that is not known.
+    last: usize,
+}
+
+impl Head {
+    #[inline]
+    fn of<O: Order>(bytes: &[u8]) -> Head {
+        match bytes.first_chunk::<ROOM_HEAD_BYTES>() {
+            Some(&[front, front_high, back, back_high, last, last_high]) if O::ROOM => {
+                let number = |low: u8, high: u8| usize::from(u16::from_le_bytes([low, high]));
+                Head {
+                    front: number(front, front_high),
+                    back: number(back, back_high),
+                    last: number(last, last_high),
+                }
+            }
+            _ => Head::default(),
+        }
+    }
+
+    fn write(self, bytes: &mut [u8]) {
+        debug_assert!(self.front.max(self.back) <= usize::from(u16::MAX), "room is less than a leaf");
+        // A last element that is so long is not noted.
+        let number = |number: usize| u16::try_from(number).unwrap_or_default().to_le_bytes();
+        let (front, back, last) = (number(self.front), number(self.back), number(self.last));
+        packed::fill(&mut bytes[..ROOM_HEAD_BYTES], &[&front, &back, &last]);
+    }
+}
+
+/// The bytes of a leaf, which clones of its tree share. It dereferences to its elements.
+pub(crate) struct LeafBytes<O: Order> {
+    bytes: Arc<[u8]>,
+    order: PhantomData<O>,
+}
+
+impl<O: Order> Clone for LeafBytes<O> {
+    fn clone(&self) -> Self {
+        LeafBytes::of(Arc::clone(&self.bytes))
+    }
+}
+
+impl<O: Order> Deref for LeafBytes<O> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        let head = Head::of::<O>(&self.bytes);
+        &self.bytes[Self::HEAD_BYTES + head.front..self.bytes.len() - head.back]
+    }
+}
+
+impl<O: Order> LeafBytes<O> {
+    /// Bytes in front of the room and the elements.
+    const HEAD_BYTES: usize = if O::ROOM { ROOM_HEAD_BYTES } else { 0 };
+
+    fn of(bytes: Arc<[u8]>) -> Self {
+        const { assert!(O::LEAF_BYTES_MAX <= u16::MAX as usize, "the head can say how much room there is") };
+        LeafBytes { bytes, order: PhantomData }
+    }
+
+    /// The leaf of these elements, without room.
+    pub(crate) fn exact(elements: &[u8]) -> Self {
+        if !O::ROOM {
+            return LeafBytes::of(Arc::from(elements));
+        }
+        let mut bytes = zeroed(Self::HEAD_BYTES + elements.len());
+        fresh(&mut bytes)[Self::HEAD_BYTES..].copy_from_slice(elements);
+        LeafBytes::of(bytes)
+    }
+
+    /// Bytes of memory, with room.
+    pub(crate) fn bytes(&self) -> usize {
+        ARC_BYTES + self.bytes.len()
+    }
+
+    /// Bytes of memory that it had without room.
+    pub(crate) fn bytes_exact(&self) -> usize {
+        ARC_BYTES + Self::HEAD_BYTES + self.len()
+    }
+
+    /// Bytes of room, in front and behind.
+    #[cfg(test)]
+    pub(crate) fn room(&self) -> (usize, usize) {
+        let head = Head::of::<O>(&self.bytes);
+        (head.front, head.back)
+    }
+
+    /// Where it is.
+    #[cfg(test)]
+    pub(crate) fn address(&self) -> usize {
+        self.bytes.as_ptr().addr()
+    }
+
+    /// Notes what a write that takes this out of a tree leaves to its clones.
+    pub(crate) fn note_left(&self) {
+        left::note(&self.bytes);
+    }
+
+    /// Where the last element begins, if that is known without a look at the others.
+    #[inline]
+    pub(crate) fn last_at(&self) -> Option<usize> {
+        let last = Head::of::<O>(&self.bytes).last;
+        (last > 0).then(|| self.len() - last)
+    }
+
+    /// Puts `parts` in the place of the elements' bytes at `at`; `is_element` if they are one element that
+    /// was not there. A leaf that others have too stays as it is, and this becomes another one.
+    pub(super) fn splice(&mut self, at: Range<usize>, parts: &[&[u8]], edges: Edges, is_element: bool) {
+        left::note(&self.bytes);
+        let added: usize = parts.iter().map(|part| part.len()).sum();
+        if added == at.len() && Arc::strong_count(&self.bytes) > 1 {
+            // All else stays where it is in the leaf, so it may as well be copied as it is.
+            Arc::make_mut(&mut self.bytes);
+        }
+        let last = self.last_after(&at, added, is_element);
+        if !self.splice_in_place(&at, parts, added, edges, last) {
+            *self = self.spliced(&at, parts, added, edges, last);
+        }
+    }
+
+    /// Bytes of the last element after such a change; 0 if that is not known.
+    fn last_after(&self, at: &Range<usize>, added: usize, is_element: bool) -> usize {
+        let (len, last) = (self.len(), Head::of::<O>(&self.bytes).last);
+        if is_element && at.start == len {
+            added
+        } else if at.end + last <= len {
+            last
+        } else {
+            0
+        }
+    }
+
+    /// The change in the memory that there is; `false`, and nothing has changed, if it does not fit, if
+    /// another has the leaf, or if more room would be left than may be.
+    fn splice_in_place(
+        &mut self,
+        at: &Range<usize>,
+        parts: &[&[u8]],
+        added: usize,
+        edges: Edges,
+        last: usize,
+    ) -> bool {
+        if !O::ROOM && added != at.len() {
+            return false;
+        }
+        let Some(bytes) = Arc::get_mut(&mut self.bytes) else { return false };
+        let head = Head::of::<O>(bytes);
+        let (start, end) = (Self::HEAD_BYTES + head.front, bytes.len() - head.back);
+        let (before, behind) = (at.start, end - start - at.end);
+        let len = before + added + behind;
+        let Some(room) = (bytes.len() - Self::HEAD_BYTES).checked_sub(len) else { return false };
+        // The room in front if what stands before the change moves, and that behind if the rest does.
+        let (front, back) = match added.checked_sub(at.len()) {
+            Some(more) => (head.front.checked_sub(more), head.back.checked_sub(more)),
+            None if room <= len.min(O::LEAF_BYTES_MAX) => {
+                let less = at.len() - added;
+                (edges.first.then_some(head.front + less), edges.last.then_some(head.back + less))
+            }
+            None => (None, None),
+        };
+        let (to, head) = match (front, back) {
+            _ if added == at.len() => (start + before, Head { last, ..head }),
+            (Some(front), back) if back.is_none() || before <= behind => {
+                let to = Self::HEAD_BYTES + front;
+                bytes.copy_within(start..start + before, to);
+                (to + before, Head { front, last, ..head })
+            }
+            (_, Some(back)) => {
+                bytes.copy_within(start + at.end..end, start + before + added);
+                (start + before, Head { back, last, ..head })
+            }
+            _ => return false,
+        };
+        packed::fill(&mut bytes[to..to + added], parts);
+        if O::ROOM {
+            head.write(bytes);
+        }
+        true
+    }
+
+    /// The leaf with the change, with room at the end where it has grown.
+    fn spliced(&self, at: &Range<usize>, parts: &[&[u8]], added: usize, edges: Edges, last: usize) -> Self {
+        let old: &[u8] = self;
+        if !O::ROOM && added == 0 && (at.start == 0 || at.end == old.len()) {
+            // What is left stands in one piece.
+            let left = if at.start == 0 { at.end..old.len() } else { 0..at.start };
+            return LeafBytes::exact(&old[left]);
+        }
+        let len = old.len() - at.len() + added;
+        let room = if added > at.len() { Self::room_for(len) } else { 0 };
+        let back = if edges.last && at.end == old.len() { room } else { 0 };
+        let front = if edges.first && at.start == 0 && back == 0 { room } else { 0 };
+        let start = Self::HEAD_BYTES + front;
+        let mut bytes = zeroed(start + len + back);
+        let whole = fresh(&mut bytes);
+        if O::ROOM {
+            Head { front, back, last }.write(whole);
+        }
+        let (before, behind) = whole[start..start + len].split_at_mut(at.start + added);
+        before[..at.start].copy_from_slice(&old[..at.start]);
+        packed::fill(&mut before[at.start..], parts);
+        behind.copy_from_slice(&old[at.end..]);
+        LeafBytes::of(bytes)
+    }
+
+    /// Bytes of room that a leaf gets when it has grown to so many bytes of elements: a fifth to a half of
+    /// what it takes without room, so that the whole is a size of the allocator, and not above a full leaf.
+    fn room_for(len: usize) -> usize {
+        if !O::ROOM {
+            return 0;
+        }
+        let needed = ARC_BYTES + Self::HEAD_BYTES + len;
+        let full = ARC_BYTES + Self::HEAD_BYTES + O::LEAF_BYTES_MAX;
+        size_within((needed + needed / 2).max(GROWN_BYTES_MIN)).min(full).saturating_sub(needed)
+    }
+}
+
+/// The largest size of an allocation up to `bytes`, where sizes are four between a power of two and the next.
+/// REQUIRES: at least 4.
+fn size_within(bytes: usize) -> usize {
+    let step = (1usize << bytes.ilog2()) / 4;
+    bytes - bytes % step
+}
+
+/// So many zeros.
+fn zeroed(len: usize) -> Arc<[u8]> {
+    match ZEROS.get(..len) {
+        Some(zeros) => Arc::from(zeros),
+        None => std::iter::repeat_n(0, len).collect(),
+    }
+}
+
+fn fresh(bytes: &mut Arc<[u8]>) -> &mut [u8] {
+    Arc::get_mut(bytes).expect("nobody shares what was just made")
+}
