@@ -51,6 +51,10 @@ impl Order for ListOrder {
 /// Puts an element before the one at `index`.
 pub(crate) fn insert(buffer: &mut impl Buffer, index: usize, element: &[u8]) {
     let at = packed::offset_of(LIST, buffer.bytes(), index);
+    insert_at(buffer, at, element);
+}
+
+fn insert_at(buffer: &mut impl Buffer, at: usize, element: &[u8]) {
     buffer.insert(at, &[Varint::new(element.len()).as_slice(), element]);
 }
 
@@ -71,7 +75,16 @@ impl Tree<ListOrder> {
     /// Puts an element before the one at `index`, or behind the last. REQUIRES: `index` is at most the
     /// length.
     pub(crate) fn insert(&mut self, index: usize, element: &[u8]) {
-        self.edit(&mut ByIndex::insert_at(index), |leaf, probe| insert(leaf, probe.index, element));
+        let is_last = index == self.len();
+        self.edit(&mut ByIndex::insert_at(index), |leaf, probe| {
+            if is_last {
+                // The elements before it need not be passed.
+                let end = leaf.bytes().len();
+                insert_at(leaf, end, element);
+            } else {
+                insert(leaf, probe.index, element);
+            }
+        });
     }
 
     /// Puts an element in the place of the one at `index`. REQUIRES: there is one.

@@ -90,16 +90,8 @@ impl<'a> Form<'a, StreamOrder> {
 
     /// The last element.
     pub(crate) fn last(&self) -> Option<Item<'a>> {
-        match *self {
-            Form::Packed { layout, bytes, .. } => last_from(layout, bytes, None),
-            Form::Tree(tree) => tree.last(),
-        }
+        self.len().checked_sub(1).and_then(|last| self.get(last))
     }
-}
-
-/// The last element, which begins at `at` if that is known.
-fn last_from(layout: Layout, bytes: &[u8], at: Option<usize>) -> Option<Item<'_>> {
-    Items { bytes, at: at.unwrap_or(0), layout }.last()
 }
 
 /// Gives an element a value; the `Lsn` that it had.
@@ -110,7 +102,8 @@ pub(crate) fn put(buffer: &mut impl Buffer, name: &[u8], value: &[u8], lsn: Lsn)
     let parts = [lsn.as_slice(), name_len.as_slice(), name, value_len.as_slice(), value];
     let mut at = buffer.bytes().len();
     // An entry is behind all else as a rule: then no name but the last is compared with its own.
-    let last = is_entry(name).then(|| last_from(layout, buffer.bytes(), buffer.last_at())).flatten();
+    let last_at = buffer.last_at().unwrap_or(0);
+    let last = is_entry(name).then(|| Items { bytes: buffer.bytes(), at: last_at, layout }.last()).flatten();
     if last.is_some_and(|last| last.name < name) {
         buffer.insert(at, &parts);
         return None;
@@ -145,17 +138,6 @@ impl Tree<StreamOrder> {
     /// Gives an element a value; the `Lsn` that it had.
     pub(crate) fn put(&mut self, name: &[u8], value: &[u8], lsn: Lsn) -> Option<Lsn> {
         self.edit(&mut ByName(name), |leaf, _| put(leaf, name, value, lsn))
-    }
-
-    /// The last element.
-    fn last(&self) -> Option<Item<'_>> {
-        let mut link = &self.root;
-        loop {
-            match link {
-                Link::Leaf(leaf) => return last_from(STREAM, leaf, leaf.last_at()),
-                Link::Branch(branch) => link = &branch.children.last()?.link,
-            }
-        }
     }
 
     /// Takes out an element; the `Lsn` that it had.

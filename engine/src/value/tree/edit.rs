@@ -37,10 +37,11 @@ impl<'a, O: Order> Leaf<'a, O> {
         Leaf { bytes, edges, grown: 0, touched: 0..0 }
     }
 
-    fn put(&mut self, at: Range<usize>, parts: &[&[u8]], is_element: bool) {
+    /// Puts `parts` in the place of the bytes at `at`; `is_last` if they are then the last element.
+    fn put(&mut self, at: Range<usize>, parts: &[&[u8]], is_last: bool) {
         let added: usize = parts.iter().map(|part| part.len()).sum();
         self.touched = at.start..at.start + added;
-        self.bytes.splice(at, parts, self.edges, is_element);
+        self.bytes.splice(at, parts, self.edges, is_last.then_some(added));
     }
 }
 
@@ -62,7 +63,8 @@ impl<O: Order> Buffer for Leaf<'_, O> {
     }
 
     fn insert(&mut self, at: usize, parts: &[&[u8]]) {
-        self.put(at..at, parts, true);
+        let is_last = at == self.bytes.len();
+        self.put(at..at, parts, is_last);
         self.grow(1);
     }
 }
@@ -280,12 +282,16 @@ fn trim_link<O: Order>(
 ) {
     let branch = match link {
         Link::Leaf(bytes) => {
-            let at = match side {
-                Side::Front => 0..packed::offset_of(O::LAYOUT, bytes, count),
-                Side::Back => packed::offset_of(O::LAYOUT, bytes, total - count)..bytes.len(),
-            };
             let edges = Edges { first: side == Side::Front, last: side == Side::Back };
-            Leaf::new(bytes, edges).remove(at, count);
+            let (at, last) = match side {
+                Side::Front => (0..packed::offset_of(O::LAYOUT, bytes, count), None),
+                Side::Back => {
+                    let last = packed::nth(O::LAYOUT, bytes, total - count - 1);
+                    let last = last.expect("something is left of a trimmed leaf");
+                    (last.end..bytes.len(), Some(last.len()))
+                }
+            };
+            bytes.splice(at, &[], edges, last);
             return;
         }
         Link::Branch(branch) => {

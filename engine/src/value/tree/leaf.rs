@@ -147,31 +147,26 @@ impl<O: Order> LeafBytes<O> {
         (last > 0).then(|| self.len() - last)
     }
 
-    /// Puts `parts` in the place of the elements' bytes at `at`; `is_element` if they are one element that
-    /// was not there. A leaf that others have too stays as it is, and this becomes another one.
-    pub(super) fn splice(&mut self, at: Range<usize>, parts: &[&[u8]], edges: Edges, is_element: bool) {
+    /// Puts `parts` in the place of the elements' bytes at `at`; `last` are the bytes of the element that is
+    /// the last one then, if the caller knows. A leaf that others have too stays as it is, and this becomes
+    /// another one.
+    pub(super) fn splice(&mut self, at: Range<usize>, parts: &[&[u8]], edges: Edges, last: Option<usize>) {
         left::note(&self.bytes);
         let added: usize = parts.iter().map(|part| part.len()).sum();
         if added == at.len() && Arc::strong_count(&self.bytes) > 1 {
             // All else stays where it is in the leaf, so it may as well be copied as it is.
             Arc::make_mut(&mut self.bytes);
         }
-        let last = self.last_after(&at, added, is_element);
+        let last = last.unwrap_or_else(|| self.last_after(&at));
         if !self.splice_in_place(&at, parts, added, edges, last) {
             *self = self.spliced(&at, parts, added, edges, last);
         }
     }
 
-    /// Bytes of the last element after such a change; 0 if that is not known.
-    fn last_after(&self, at: &Range<usize>, added: usize, is_element: bool) -> usize {
-        let (len, last) = (self.len(), Head::of::<O>(&self.bytes).last);
-        if is_element && at.start == len {
-            added
-        } else if at.end + last <= len {
-            last
-        } else {
-            0
-        }
+    /// Bytes of the last element after a change there; 0 if that is not known.
+    fn last_after(&self, at: &Range<usize>) -> usize {
+        let last = Head::of::<O>(&self.bytes).last;
+        if at.end + last <= self.len() { last } else { 0 }
     }
 
     /// The change in the memory that there is; `false`, and nothing has changed, if it does not fit, if

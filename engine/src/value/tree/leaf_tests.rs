@@ -112,7 +112,8 @@ fn play<O: Order>(leaf: &mut LeafBytes<O>, model: &mut Vec<Vec<u8>>, edges: Edge
     let range = offset(model, at)..offset(model, at + gone);
     let come: Vec<Vec<u8>> = come.map(|len| element(len, byte)).into_iter().collect();
     let parts: Vec<&[u8]> = come.iter().flat_map(|element| [&element[..1], &element[1..]]).collect();
-    leaf.splice(range, &parts, edges, gone == 0 && !come.is_empty());
+    let is_last = gone == 0 && at == model.len();
+    leaf.splice(range, &parts, edges, come.first().filter(|_| is_last).map(Vec::len));
     model.splice(at..at + gone, come);
 }
 
@@ -153,7 +154,7 @@ fn pushed<O: Order>(leaf: &mut LeafBytes<O>, count: usize, is_front: bool, edges
     for _ in 0..count {
         let at = if is_front { 0 } else { leaf.len() };
         let before = leaf.address();
-        leaf.splice(at..at, &[&new], edges, true);
+        leaf.splice(at..at, &[&new], edges, (!is_front).then_some(17));
         moved += usize::from(leaf.address() != before);
     }
     moved
@@ -171,14 +172,14 @@ fn elements_that_come_and_go_at_an_end_are_written_in_place() {
         let (before, last) = (leaf.address(), leaf.len());
         for _ in 0..1_000 {
             let at = if is_front { 0..17 } else { last - 17..last };
-            leaf.splice(at, &[], edges, false);
+            leaf.splice(at, &[], edges, None);
             pushed(&mut leaf, 1, is_front, edges);
         }
         assert_eq!(leaf.address(), before);
         let mut moved = 0;
         while leaf.len() > 17 {
             let (before, len) = (leaf.address(), leaf.len());
-            leaf.splice(if is_front { 0..17 } else { len - 17..len }, &[], edges, false);
+            leaf.splice(if is_front { 0..17 } else { len - 17..len }, &[], edges, (!is_front).then_some(17));
             moved += usize::from(leaf.address() != before);
             assert_room(&leaf, edges);
         }
@@ -193,9 +194,9 @@ fn only_a_leaf_at_an_end_has_room() {
     for is_front in [true, false] {
         let mut leaf = LeafBytes::<Ends>::exact(&elements(10));
         pushed(&mut leaf, 5, is_front, edges);
-        leaf.splice(0..17, &[], edges, false);
+        leaf.splice(0..17, &[], edges, None);
         let len = leaf.len();
-        leaf.splice(len - 17..len, &[], edges, false);
+        leaf.splice(len - 17..len, &[], edges, None);
         assert_eq!((leaf.room(), leaf.bytes()), ((0, 0), ARC_BYTES + ROOM_HEAD_BYTES + 13 * 17));
     }
     let mut leaf = LeafBytes::<Anywhere>::exact(&elements(10));
@@ -228,14 +229,17 @@ fn the_last_element_is_known_while_elements_are_appended() {
     assert_eq!(leaf.last_at(), None, "nobody has said it yet");
     for (count, len) in (4..).zip([16, 5, 1_000, 127, 128, 0, 70_000]) {
         let (end, new) = (leaf.len(), element(len, b'n'));
-        leaf.splice(end..end, &[&new], BOTH, true);
+        leaf.splice(end..end, &[&new], BOTH, Some(new.len()));
         assert_eq!(leaf.last_at(), (new.len() <= usize::from(u16::MAX)).then_some(end));
         assert_eq!(packed::items(LIST, &leaf).count(), count);
     }
     let end = leaf.len();
-    leaf.splice(end..end, &[&element(16, b'n')], BOTH, true);
-    leaf.splice(0..17, &[&element(40, b'f')], BOTH, false);
+    leaf.splice(end..end, &[&element(16, b'n')], BOTH, Some(17));
+    leaf.splice(0..17, &[&element(40, b'f')], BOTH, None);
     assert_eq!(leaf.last_at(), Some(leaf.len() - 17), "a change before it");
-    leaf.splice(leaf.len() - 17..leaf.len(), &[], BOTH, false);
+    leaf.splice(leaf.len() - 17..leaf.len(), &[], BOTH, None);
     assert_eq!(leaf.last_at(), None, "the one before it is not known");
+    let (first, len) = (41, leaf.len());
+    leaf.splice(first..len, &[], BOTH, Some(first));
+    assert_eq!(leaf.last_at(), Some(0), "but by who has walked there");
 }

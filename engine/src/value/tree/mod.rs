@@ -29,7 +29,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::left::{self, ARC_BYTES};
-use super::packed::{self, Item, Layout};
+use super::packed::{self, Item, Items, Layout};
 
 /// Children of a branch at most.
 pub(crate) const FANOUT: usize = 32;
@@ -149,10 +149,30 @@ impl<O: Order> Tree<O> {
 
     /// The element at `index`.
     pub(crate) fn get(&self, index: usize) -> Option<Item<'_>> {
+        if O::ROOM
+            && Some(index) == self.count.checked_sub(1)
+            && let Some(last) = self.known_last()
+        {
+            return Some(last);
+        }
         let mut probe = ByIndex::at(index);
         (index < self.count)
             .then(|| self.seek(&mut probe))
             .and_then(|leaf| packed::nth(O::LAYOUT, leaf, probe.index))
+    }
+
+    /// The last element, if its leaf knows where it begins.
+    fn known_last(&self) -> Option<Item<'_>> {
+        let mut link = &self.root;
+        loop {
+            match link {
+                Link::Leaf(leaf) => {
+                    let at = leaf.last_at()?;
+                    return Items { bytes: leaf, at, layout: O::LAYOUT }.next();
+                }
+                Link::Branch(branch) => link = &branch.children.last()?.link,
+            }
+        }
     }
 
     /// Calls `visit` with each leaf in order.
