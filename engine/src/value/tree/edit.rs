@@ -172,10 +172,31 @@ fn leaf_fate<O: Order>(leaf: &Leaf<'_, O>, count: &usize, len_before: usize) -> 
     }
     let over = len > O::LEAF_BYTES_MAX || leaf.grown > 0 && *count > LEAF_COUNT_MAX;
     if over && *count > 1 {
-        let pieces = part(leaf);
+        let pieces = part_at_end(leaf, *count).unwrap_or_else(|| part(leaf));
         return if pieces.len() > 1 { Fate::Parted(pieces) } else { Fate::Fits };
     }
     if len < len_before && len < O::LEAF_BYTES_MAX / 4 { Fate::Small } else { Fate::Fits }
+}
+
+/// The pieces of a leaf that a new element at an end of the tree made too large; `None` if none did. More
+/// tend to come there, so the new element stands alone, and the full leaf stays full.
+fn part_at_end<O: Order>(leaf: &Leaf<'_, O>, count: usize) -> Option<Vec<Piece<O>>> {
+    if !O::SORTED || leaf.grown != 1 {
+        return None;
+    }
+    let elements: &[u8] = leaf.bytes;
+    let (at, left_count) = match leaf.touched {
+        Range { start, end } if leaf.edges.last && end == elements.len() => (start, count - 1),
+        Range { start: 0, end } if leaf.edges.first => (end, 1),
+        _ => return None,
+    };
+    let (left, right) = elements.split_at(at);
+    let (last, next) = (packed::nth(O::LAYOUT, left, left_count - 1)?, packed::nth(O::LAYOUT, right, 0)?);
+    let separator = O::separate(&last, &next)?;
+    let piece = |separator: O::Separator, count: usize, elements: &[u8]| -> Piece<O> {
+        Piece { separator, count, link: Link::Leaf(LeafBytes::exact(elements)) }
+    };
+    Some(vec![piece(O::Separator::default(), left_count, left), piece(separator, count - left_count, right)])
 }
 
 /// Parts a leaf that is too large.
@@ -183,7 +204,7 @@ fn part<O: Order>(leaf: &Leaf<'_, O>) -> Vec<Piece<O>> {
     let edges = leaf.edges;
     let items = O::arrange(leaf.bytes);
     let total = leaf.bytes.len();
-    // At the ends of a collection more elements tend to come there: leave the full leaf full.
+    // The same for an element that was put in the place of another at an end.
     let target = if O::SORTED && edges.last && leaf.touched.end == total {
         leaf.touched.start
     } else if O::SORTED && edges.first && leaf.touched.start == 0 {
