@@ -120,9 +120,9 @@ pub(crate) const fn layout_of(kind: Kind) -> Layout {
 /// Bytes that elements stand in, to be changed.
 pub(crate) trait Buffer {
     fn bytes(&self) -> &[u8];
-    /// Where the last element begins, if that is known without a look at the others.
-    fn last_at(&self) -> Option<usize> {
-        None
+    /// Where an element begins from which the last one is not far, if that is known; else the front.
+    fn near_last(&self) -> usize {
+        0
     }
     /// How they stand there, where leaves have them as in `wide`.
     fn layout(&self, wide: Layout) -> Layout {
@@ -256,7 +256,7 @@ const RUN: usize = 8;
 
 /// Where the element begins that is `count` behind the one at `at`; the end of `bytes` if there are not so
 /// many.
-fn passed(layout: Layout, bytes: &[u8], mut at: usize, mut count: usize) -> usize {
+pub(crate) fn passed(layout: Layout, bytes: &[u8], mut at: usize, mut count: usize) -> usize {
     let is_plain = layout.prefix == 0 && !layout.pair;
     while count > 0 && at < bytes.len() {
         if is_plain && count >= RUN {

@@ -102,8 +102,8 @@ pub(crate) fn put(buffer: &mut impl Buffer, name: &[u8], value: &[u8], lsn: Lsn)
     let parts = [lsn.as_slice(), name_len.as_slice(), name, value_len.as_slice(), value];
     let mut at = buffer.bytes().len();
     // An entry is behind all else as a rule: then no name but the last is compared with its own.
-    let last_at = buffer.last_at().unwrap_or(0);
-    let last = is_entry(name).then(|| Items { bytes: buffer.bytes(), at: last_at, layout }.last()).flatten();
+    let items = Items { bytes: buffer.bytes(), at: buffer.near_last(), layout };
+    let last = is_entry(name).then(|| items.last()).flatten();
     if last.is_some_and(|last| last.name < name) {
         buffer.insert(at, &parts);
         return None;

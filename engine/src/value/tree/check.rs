@@ -75,8 +75,7 @@ fn check<'a, O: Order>(
     (below[0].0 + 1, below[0].1, below[len - 1].2)
 }
 
-/// Checks that a leaf has little room, and only at an end of the tree, and that its head knows its last
-/// element.
+/// Checks that a leaf has little room, and only at an end of the tree, and that its mark is one.
 fn check_room<O: Order>(leaf: &LeafBytes<O>, edges: Edges) {
     let (front, back) = leaf.room();
     assert!(front == 0 || edges.first, "{front} bytes of room in front of a leaf that is not the first");
@@ -85,7 +84,6 @@ fn check_room<O: Order>(leaf: &LeafBytes<O>, edges: Edges) {
     let most = len.max(GROWN_BYTES_MIN);
     assert!(front + back <= most, "{front} and {back} bytes of room for {len} of elements");
     assert_eq!(leaf.bytes(), leaf.bytes_exact() + front + back, "all bytes are counted");
-    if let Some(at) = leaf.last_at() {
-        assert_eq!(packed::items(O::LAYOUT, leaf).last().map(|item| item.at), Some(at), "the last element");
-    }
+    let mark = leaf.mark();
+    assert_eq!(packed::items(O::LAYOUT, &leaf[..mark.at]).count(), mark.count, "elements before {mark:?}");
 }

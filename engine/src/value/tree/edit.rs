@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::build::{Filler, group};
-use super::leaf::Edges;
+use super::leaf::{Edges, Mark};
 use super::{Branch, Child, FANOUT, LEAF_COUNT_MAX, LeafBytes, Link, Order, Piece, Probe, Tree};
 use crate::record::Side;
 use crate::value::left;
@@ -24,6 +24,8 @@ const LEAF_COUNT_JOINED: usize = LEAF_COUNT_MAX / 2;
 /// The elements of one leaf, to be changed.
 pub(crate) struct Leaf<'a, O: Order> {
     bytes: &'a mut LeafBytes<O>,
+    /// How many they are; only known where leaves have room.
+    count: usize,
     /// Whether it is at an end of the tree.
     edges: Edges,
     /// Elements that came, less those that went.
@@ -33,15 +35,14 @@ pub(crate) struct Leaf<'a, O: Order> {
 }
 
 impl<'a, O: Order> Leaf<'a, O> {
-    fn new(bytes: &'a mut LeafBytes<O>, edges: Edges) -> Self {
-        Leaf { bytes, edges, grown: 0, touched: 0..0 }
+    fn new(bytes: &'a mut LeafBytes<O>, count: usize, edges: Edges) -> Self {
+        Leaf { bytes, count, edges, grown: 0, touched: 0..0 }
     }
 
-    /// Puts `parts` in the place of the bytes at `at`; `is_last` if they are then the last element.
-    fn put(&mut self, at: Range<usize>, parts: &[&[u8]], is_last: bool) {
+    fn put(&mut self, at: Range<usize>, parts: &[&[u8]], mark: Option<Mark>) {
         let added: usize = parts.iter().map(|part| part.len()).sum();
         self.touched = at.start..at.start + added;
-        self.bytes.splice(at, parts, self.edges, is_last.then_some(added));
+        self.bytes.splice(at, parts, self.edges, mark);
     }
 }
 
@@ -50,22 +51,37 @@ impl<O: Order> Buffer for Leaf<'_, O> {
         self.bytes
     }
 
-    fn last_at(&self) -> Option<usize> {
-        self.bytes.last_at()
+    fn near_last(&self) -> usize {
+        self.bytes.near_last()
     }
 
     fn grow(&mut self, by: isize) {
         self.grown += by;
+        self.count = self.count.wrapping_add_signed(by);
     }
 
     fn splice(&mut self, at: Range<usize>, parts: &[&[u8]]) {
-        self.put(at, parts, false);
+        self.put(at, parts, None);
     }
 
     fn insert(&mut self, at: usize, parts: &[&[u8]]) {
-        let is_last = at == self.bytes.len();
-        self.put(at..at, parts, is_last);
+        let mut mark = self.bytes.mark();
+        if at == self.bytes.len() {
+            mark = Mark { at, count: self.count };
+        } else if at < mark.at {
+            let added: usize = parts.iter().map(|part| part.len()).sum();
+            mark = Mark { at: mark.at + added, count: mark.count + 1 };
+        }
+        self.put(at..at, parts, Some(mark));
         self.grow(1);
+    }
+
+    fn remove(&mut self, at: Range<usize>, count: usize) {
+        let mark = self.bytes.mark();
+        let before = Mark { at: mark.at.wrapping_sub(at.len()), count: mark.count.wrapping_sub(count) };
+        let mark = (mark.at >= at.end).then_some(before);
+        self.put(at, &[], mark);
+        self.grow(-(count as isize));
     }
 }
 
@@ -134,7 +150,8 @@ fn edit_link<O: Order, P: Probe<O>, R>(
     let branch = match link {
         Link::Leaf(bytes) => {
             let len = bytes.len();
-            let mut leaf = Leaf::new(bytes, edges);
+            let known = if O::ROOM { *count } else { 0 };
+            let mut leaf = Leaf::new(bytes, known, edges);
             let result = change(&mut leaf, probe);
             let grown = leaf.grown;
             add(count, grown);
@@ -303,16 +320,13 @@ fn trim_link<O: Order>(
 ) {
     let branch = match link {
         Link::Leaf(bytes) => {
-            let edges = Edges { first: side == Side::Front, last: side == Side::Back };
-            let (at, last) = match side {
-                Side::Front => (0..packed::offset_of(O::LAYOUT, bytes, count), None),
-                Side::Back => {
-                    let last = packed::nth(O::LAYOUT, bytes, total - count - 1);
-                    let last = last.expect("something is left of a trimmed leaf");
-                    (last.end..bytes.len(), Some(last.len()))
+            match side {
+                Side::Front => {
+                    let end = packed::offset_of(O::LAYOUT, bytes, count);
+                    Leaf::new(bytes, total, Edges { first: true, last: false }).remove(0..end, count);
                 }
-            };
-            bytes.splice(at, &[], edges, last);
+                Side::Back => bytes.cut_behind(total - count),
+            }
             return;
         }
         Link::Branch(branch) => {
@@ -344,7 +358,8 @@ fn cut_link<O: Order>(link: &mut Link<O>, range: Range<usize>, edges: Edges, cut
             let start = packed::offset_of(O::LAYOUT, bytes, range.start);
             let end = start + packed::offset_of(O::LAYOUT, &bytes[start..], range.len());
             cut.push(Link::Leaf(LeafBytes::exact(&bytes[start..end])));
-            Leaf::new(bytes, edges).remove(start..end, range.len());
+            // How many there are is of no matter where none comes.
+            Leaf::new(bytes, 0, edges).remove(start..end, range.len());
             return;
         }
         Link::Branch(branch) => {

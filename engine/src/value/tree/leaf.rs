@@ -1,16 +1,20 @@
 //! The bytes of a leaf: its elements, and room for more at the two ends of a collection.
 //!
 //! ```text
-//!   lists, streams   [room in front 2][room behind 2][last element 2][room][elements][room]
+//!   lists, streams   [room in front 2][behind 2][mark 2][elements before it 2][room][elements][room]
 //!   other orders     [elements]
 //! ```
 //!
-//! All numbers are bytes. Elements of a list or a stream come and go at its ends as a rule, so the first leaf
-//! may have room in front, and the last one behind. A change that fits there is made in place if nobody else
-//! has the leaf, and elements that are taken away leave room. Else a new leaf is made.
+//! Elements of a list or a stream come and go at its ends as a rule, so the first leaf may have room in
+//! front, and the last one behind. A change that fits there is made in place if nobody else has the leaf, and
+//! elements that are taken away leave room. Else a new leaf is made.
+//!
+//! To find an element, all before it have to be passed. The mark is a place between two elements, and how
+//! many stand before it: a search for one of the last need not begin at the front. An append puts it before
+//! the new element, and a pop at the back near the end.
 //!
 //! Invariants: a leaf has room only at an end of its tree, and at most as much as it has elements, or about
-//! [`GROWN_BYTES_MIN`]; a leaf that is parted, joined or built has none.
+//! [`GROWN_BYTES_MIN`]; a leaf that is parted, joined or built has none. The front is a mark, too.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
@@ -18,12 +22,15 @@ use std::sync::Arc;
 
 use super::Order;
 use crate::value::left::{self, ARC_BYTES};
-use crate::value::packed;
+use crate::value::packed::{self, Item, Items};
 
 /// Bytes in front of all else in a leaf that may have room.
-pub(crate) const ROOM_HEAD_BYTES: usize = 6;
+pub(crate) const ROOM_HEAD_BYTES: usize = 8;
 /// Bytes of the allocation of a leaf that grows, at least.
 pub(super) const GROWN_BYTES_MIN: usize = 128;
+
+/// Elements that stand between the mark and the end, at most, after a pop at the back.
+const MARKED: usize = 8;
 
 /// The bytes that a new leaf begins with, where they are not more.
 static ZEROS: [u8; 2048] = [0; 2048];
@@ -35,6 +42,15 @@ pub(super) struct Edges {
     pub(super) last: bool,
 }
 
+/// A place between two elements, or at an end. The default is the front, which is always one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Bytes of the elements in front of it.
+    pub(super) at: usize,
+    /// How many they are.
+    pub(super) count: usize,
+}
+
 /// What stands in front; all is 0 in a leaf that never has room.
 #[derive(Clone, Copy, Default)]
 struct Head {
@@ -42,20 +58,20 @@ struct Head {
     front: usize,
     /// Bytes not used behind them.
     back: usize,
-    /// Bytes of the last element; 0 if that is not known.
-    last: usize,
+    /// From where one of the last elements is found.
+    mark: Mark,
 }
 
 impl Head {
     #[inline]
     fn of<O: Order>(bytes: &[u8]) -> Head {
         match bytes.first_chunk::<ROOM_HEAD_BYTES>() {
-            Some(&[front, front_high, back, back_high, last, last_high]) if O::ROOM => {
+            Some(&[front, front_high, back, back_high, at, at_high, count, count_high]) if O::ROOM => {
                 let number = |low: u8, high: u8| usize::from(u16::from_le_bytes([low, high]));
                 Head {
                     front: number(front, front_high),
                     back: number(back, back_high),
-                    last: number(last, last_high),
+                    mark: Mark { at: number(at, at_high), count: number(count, count_high) },
                 }
             }
             _ => Head::default(),
@@ -64,10 +80,12 @@ impl Head {
 
     fn write(self, bytes: &mut [u8]) {
         debug_assert!(self.front.max(self.back) <= usize::from(u16::MAX), "room is less than a leaf");
-        // A last element that is so long is not noted.
         let number = |number: usize| u16::try_from(number).unwrap_or_default().to_le_bytes();
-        let (front, back, last) = (number(self.front), number(self.back), number(self.last));
-        packed::fill(&mut bytes[..ROOM_HEAD_BYTES], &[&front, &back, &last]);
+        // A mark that is so far behind is not noted.
+        let is_near = self.mark.at.max(self.mark.count) <= usize::from(u16::MAX);
+        let mark = if is_near { self.mark } else { Mark::default() };
+        let (front, back) = (number(self.front), number(self.back));
+        packed::fill(&mut bytes[..ROOM_HEAD_BYTES], &[&front, &back, &number(mark.at), &number(mark.count)]);
     }
 }
 
@@ -140,33 +158,65 @@ impl<O: Order> LeafBytes<O> {
         left::note(&self.bytes);
     }
 
-    /// Where the last element begins, if that is known without a look at the others.
+    /// The mark.
     #[inline]
-    pub(crate) fn last_at(&self) -> Option<usize> {
-        let last = Head::of::<O>(&self.bytes).last;
-        (last > 0).then(|| self.len() - last)
+    pub(super) fn mark(&self) -> Mark {
+        Head::of::<O>(&self.bytes).mark
     }
 
-    /// Puts `parts` in the place of the elements' bytes at `at`; `last` are the bytes of the element that is
-    /// the last one then, if the caller knows. A leaf that others have too stays as it is, and this becomes
-    /// another one.
-    pub(super) fn splice(&mut self, at: Range<usize>, parts: &[&[u8]], edges: Edges, last: Option<usize>) {
+    /// Where an element begins from which the last one is not far, if the mark is in front of one.
+    #[inline]
+    pub(super) fn near_last(&self) -> usize {
+        let mark = self.mark();
+        if mark.at < self.len() { mark.at } else { 0 }
+    }
+
+    /// The element at `index`.
+    #[inline]
+    pub(crate) fn nth(&self, index: usize) -> Option<Item<'_>> {
+        let mark = self.mark_up_to(index);
+        Items { bytes: self, at: mark.at, layout: O::LAYOUT }.nth(index - mark.count)
+    }
+
+    /// The mark, or the front, where no more than so many elements stand before it.
+    #[inline]
+    fn mark_up_to(&self, count: usize) -> Mark {
+        let mark = self.mark();
+        if mark.count <= count { mark } else { Mark::default() }
+    }
+
+    /// Takes away all elements but the first `stays`, from the last leaf of a tree. REQUIRES: there are so
+    /// many.
+    pub(super) fn cut_behind(&mut self, stays: usize) {
+        let mut mark = self.mark_up_to(stays);
+        let behind = stays - mark.count;
+        if behind > MARKED {
+            let at = packed::passed(O::LAYOUT, self, mark.at, behind - MARKED);
+            mark = Mark { at, count: stays - MARKED };
+        }
+        let end = packed::passed(O::LAYOUT, self, mark.at, stays - mark.count);
+        self.splice(end..self.len(), &[], Edges { first: false, last: true }, Some(mark));
+    }
+
+    /// Puts `parts` in the place of the elements' bytes at `at`; the mark is where the caller says, if so.
+    /// A leaf that others have too stays as it is, and this becomes another one.
+    pub(super) fn splice(&mut self, at: Range<usize>, parts: &[&[u8]], edges: Edges, mark: Option<Mark>) {
         left::note(&self.bytes);
         let added: usize = parts.iter().map(|part| part.len()).sum();
         if added == at.len() && Arc::strong_count(&self.bytes) > 1 {
             // All else stays where it is in the leaf, so it may as well be copied as it is.
             Arc::make_mut(&mut self.bytes);
         }
-        let last = last.unwrap_or_else(|| self.last_after(&at));
-        if !self.splice_in_place(&at, parts, added, edges, last) {
-            *self = self.spliced(&at, parts, added, edges, last);
+        let mark = mark.unwrap_or_else(|| self.mark_after(&at));
+        if !self.splice_in_place(&at, parts, added, edges, mark) {
+            *self = self.spliced(&at, parts, added, edges, mark);
         }
     }
 
-    /// Bytes of the last element after a change there; 0 if that is not known.
-    fn last_after(&self, at: &Range<usize>) -> usize {
-        let last = Head::of::<O>(&self.bytes).last;
-        if at.end + last <= self.len() { last } else { 0 }
+    /// A mark after any change there.
+    fn mark_after(&self, at: &Range<usize>) -> Mark {
+        let mark = self.mark();
+        if mark.at <= at.start { mark } else { Mark::default() }
     }
 
     /// The change in the memory that there is; `false`, and nothing has changed, if it does not fit, if
@@ -177,7 +227,7 @@ impl<O: Order> LeafBytes<O> {
         parts: &[&[u8]],
         added: usize,
         edges: Edges,
-        last: usize,
+        mark: Mark,
     ) -> bool {
         if !O::ROOM && added != at.len() {
             return false;
@@ -198,15 +248,15 @@ impl<O: Order> LeafBytes<O> {
             None => (None, None),
         };
         let (to, head) = match (front, back) {
-            _ if added == at.len() => (start + before, Head { last, ..head }),
+            _ if added == at.len() => (start + before, Head { mark, ..head }),
             (Some(front), back) if back.is_none() || before <= behind => {
                 let to = Self::HEAD_BYTES + front;
                 bytes.copy_within(start..start + before, to);
-                (to + before, Head { front, last, ..head })
+                (to + before, Head { front, mark, ..head })
             }
             (_, Some(back)) => {
                 bytes.copy_within(start + at.end..end, start + before + added);
-                (start + before, Head { back, last, ..head })
+                (start + before, Head { back, mark, ..head })
             }
             _ => return false,
         };
@@ -218,7 +268,7 @@ impl<O: Order> LeafBytes<O> {
     }
 
     /// The leaf with the change, with room at the end where it has grown.
-    fn spliced(&self, at: &Range<usize>, parts: &[&[u8]], added: usize, edges: Edges, last: usize) -> Self {
+    fn spliced(&self, at: &Range<usize>, parts: &[&[u8]], added: usize, edges: Edges, mark: Mark) -> Self {
         let old: &[u8] = self;
         if !O::ROOM && added == 0 && (at.start == 0 || at.end == old.len()) {
             // What is left stands in one piece.
@@ -233,7 +283,7 @@ impl<O: Order> LeafBytes<O> {
         let mut bytes = zeroed(start + len + back);
         let whole = fresh(&mut bytes);
         if O::ROOM {
-            Head { front, back, last }.write(whole);
+            Head { front, back, mark }.write(whole);
         }
         let (before, behind) = whole[start..start + len].split_at_mut(at.start + added);
         before[..at.start].copy_from_slice(&old[..at.start]);

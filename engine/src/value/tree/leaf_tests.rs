@@ -5,7 +5,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::leaf::{Edges, GROWN_BYTES_MIN};
+use super::leaf::{Edges, GROWN_BYTES_MIN, Mark};
 use super::{LeafBytes, Order, ROOM_HEAD_BYTES};
 use crate::value::left::{self, ARC_BYTES};
 use crate::value::packed::{self, Item, LIST, Layout};
@@ -58,9 +58,14 @@ fn assert_room<O: Order>(leaf: &LeafBytes<O>, edges: Edges) {
     assert!((front == 0 || edges.first) && (back == 0 || edges.last), "room at an end of the tree only");
     assert!(front + back <= leaf.len().max(GROWN_BYTES_MIN), "{front}, {back} for {}", leaf.len());
     assert_eq!(leaf.bytes(), leaf.bytes_exact() + front + back);
-    if let Some(at) = leaf.last_at() {
-        assert_eq!(packed::items(LIST, leaf).last().map(|item| item.at), Some(at));
+    let mark = leaf.mark();
+    assert_eq!(packed::items(LIST, &leaf[..mark.at]).count(), mark.count);
+    let count = packed::items(LIST, leaf).count();
+    for index in [0, count / 2, count.saturating_sub(1), count] {
+        let item = packed::nth(LIST, leaf, index).map(|item| item.range());
+        assert_eq!(leaf.nth(index).map(|item| item.range()), item, "{mark:?} of {count}");
     }
+    assert_eq!(packed::items(LIST, &leaf[leaf.near_last()..]).last().is_some(), count > 0);
 }
 
 /// A change of a leaf: how many elements go, and the length of the one that comes.
@@ -112,8 +117,12 @@ fn play<O: Order>(leaf: &mut LeafBytes<O>, model: &mut Vec<Vec<u8>>, edges: Edge
     let range = offset(model, at)..offset(model, at + gone);
     let come: Vec<Vec<u8>> = come.map(|len| element(len, byte)).into_iter().collect();
     let parts: Vec<&[u8]> = come.iter().flat_map(|element| [&element[..1], &element[1..]]).collect();
-    let is_last = gone == 0 && at == model.len();
-    leaf.splice(range, &parts, edges, come.first().filter(|_| is_last).map(Vec::len));
+    let mark = Mark { at: range.start, count: at };
+    match *step {
+        Step::PopBack(_) if edges.last && !range.is_empty() => leaf.cut_behind(at),
+        Step::PushBack(_) => leaf.splice(range, &parts, edges, Some(mark)),
+        _ => leaf.splice(range, &parts, edges, None),
+    }
     model.splice(at..at + gone, come);
 }
 
@@ -154,7 +163,7 @@ fn pushed<O: Order>(leaf: &mut LeafBytes<O>, count: usize, is_front: bool, edges
     for _ in 0..count {
         let at = if is_front { 0 } else { leaf.len() };
         let before = leaf.address();
-        leaf.splice(at..at, &[&new], edges, (!is_front).then_some(17));
+        leaf.splice(at..at, &[&new], edges, None);
         moved += usize::from(leaf.address() != before);
     }
     moved
@@ -179,7 +188,7 @@ fn elements_that_come_and_go_at_an_end_are_written_in_place() {
         let mut moved = 0;
         while leaf.len() > 17 {
             let (before, len) = (leaf.address(), leaf.len());
-            leaf.splice(if is_front { 0..17 } else { len - 17..len }, &[], edges, (!is_front).then_some(17));
+            leaf.splice(if is_front { 0..17 } else { len - 17..len }, &[], edges, None);
             moved += usize::from(leaf.address() != before);
             assert_room(&leaf, edges);
         }
@@ -224,22 +233,25 @@ fn a_leaf_that_another_has_is_not_written_to_and_counts_as_left() {
 }
 
 #[test]
-fn the_last_element_is_known_while_elements_are_appended() {
-    let mut leaf = LeafBytes::<Ends>::exact(&elements(3));
-    assert_eq!(leaf.last_at(), None, "nobody has said it yet");
-    for (count, len) in (4..).zip([16, 5, 1_000, 127, 128, 0, 70_000]) {
-        let (end, new) = (leaf.len(), element(len, b'n'));
-        leaf.splice(end..end, &[&new], BOTH, Some(new.len()));
-        assert_eq!(leaf.last_at(), (new.len() <= usize::from(u16::MAX)).then_some(end));
-        assert_eq!(packed::items(LIST, &leaf).count(), count);
+fn a_pop_at_the_back_passes_few_elements_but_for_one_in_eight() {
+    let mut leaf = LeafBytes::<Ends>::exact(&elements(100));
+    let mut far = 0;
+    for stays in (0..100).rev() {
+        let mark = leaf.mark();
+        let passed = if mark.count <= stays { stays - mark.count } else { stays };
+        far += usize::from(passed > 8);
+        leaf.cut_behind(stays);
+        assert_eq!(&leaf[..], elements(stays));
+        assert_room(&leaf, BOTH);
     }
+    assert!((1..=14).contains(&far), "{far} of 100 began at the front");
+}
+
+#[test]
+fn a_mark_that_is_too_far_behind_is_the_front() {
+    let mut leaf = LeafBytes::<Ends>::exact(&element(70_000, b'e'));
     let end = leaf.len();
-    leaf.splice(end..end, &[&element(16, b'n')], BOTH, Some(17));
-    leaf.splice(0..17, &[&element(40, b'f')], BOTH, None);
-    assert_eq!(leaf.last_at(), Some(leaf.len() - 17), "a change before it");
-    leaf.splice(leaf.len() - 17..leaf.len(), &[], BOTH, None);
-    assert_eq!(leaf.last_at(), None, "the one before it is not known");
-    let (first, len) = (41, leaf.len());
-    leaf.splice(first..len, &[], BOTH, Some(first));
-    assert_eq!(leaf.last_at(), Some(0), "but by who has walked there");
+    leaf.splice(end..end, &[&element(16, b'n')], BOTH, Some(Mark { at: end, count: 1 }));
+    assert_eq!((leaf.mark(), leaf.near_last()), (Mark::default(), 0));
+    assert_eq!(leaf.nth(1).map(|item| item.at), Some(end));
 }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::left::{self, ARC_BYTES};
-use super::packed::{self, Item, Items, Layout};
+use super::packed::{self, Item, Layout};
 
 /// Children of a branch at most.
 pub(crate) const FANOUT: usize = 32;
@@ -137,7 +137,7 @@ impl<O: Order> Tree<O> {
 
     /// The leaf that a probe leads to.
     #[inline]
-    pub(crate) fn seek(&self, probe: &mut impl Probe<O>) -> &[u8] {
+    pub(crate) fn seek(&self, probe: &mut impl Probe<O>) -> &LeafBytes<O> {
         let mut link = &self.root;
         loop {
             match link {
@@ -149,30 +149,8 @@ impl<O: Order> Tree<O> {
 
     /// The element at `index`.
     pub(crate) fn get(&self, index: usize) -> Option<Item<'_>> {
-        if O::ROOM
-            && Some(index) == self.count.checked_sub(1)
-            && let Some(last) = self.known_last()
-        {
-            return Some(last);
-        }
         let mut probe = ByIndex::at(index);
-        (index < self.count)
-            .then(|| self.seek(&mut probe))
-            .and_then(|leaf| packed::nth(O::LAYOUT, leaf, probe.index))
-    }
-
-    /// The last element, if its leaf knows where it begins.
-    fn known_last(&self) -> Option<Item<'_>> {
-        let mut link = &self.root;
-        loop {
-            match link {
-                Link::Leaf(leaf) => {
-                    let at = leaf.last_at()?;
-                    return Items { bytes: leaf, at, layout: O::LAYOUT }.next();
-                }
-                Link::Branch(branch) => link = &branch.children.last()?.link,
-            }
-        }
+        (index < self.count).then(|| self.seek(&mut probe)).and_then(|leaf| leaf.nth(probe.index))
     }
 
     /// Calls `visit` with each leaf in order.
