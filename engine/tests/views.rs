@@ -685,3 +685,84 @@ fn described(entry: &Entry) -> (Vec<u8>, Vec<u8>) {
     let ValueRef::String(text) = entry.value() else { panic!("there are only strings") };
     (entry.key().to_vec(), text.to_vec())
 }
+
+/// The element, or the text of the entry, of this number: no two lengths are alike beside each other.
+fn job(number: u64) -> Vec<u8> {
+    format!("{number}:{}", "x".repeat(number as usize % 41)).into_bytes()
+}
+
+/// The numbers in a list, or in the entries of a stream; each text is compared with that of its number.
+fn jobs_of(entry: &Entry) -> Vec<u64> {
+    let number = |text: &[u8]| {
+        let digits = std::str::from_utf8(text).unwrap().split_once(':').unwrap().0;
+        let number = digits.parse().unwrap();
+        assert_eq!(text, job(number));
+        number
+    };
+    match entry.value() {
+        ValueRef::List(list) => list.iter_from(0).map(number).collect(),
+        ValueRef::Stream(stream) => {
+            let entries = stream.iter_from(StreamId::MIN);
+            entries.flat_map(|entry| entry.fields.iter().map(move |(_, text)| number(text))).collect()
+        }
+        _ => panic!("queues are lists and streams"),
+    }
+}
+
+/// Queues that are appended to at one end and emptied at the other: their leaves are written in place while no
+/// view needs them. In every view they are one run of numbers.
+#[test]
+fn a_queue_is_one_run_of_jobs_in_every_view() {
+    const LENGTH: u64 = 1_000;
+    const BURST: u64 = 64;
+    let jobs: u64 = if cfg!(debug_assertions) { 5_000 } else { 100_000 };
+    let store = store();
+    let write = |key: &str, change| {
+        let write = Write::Key { db: 0, key: key.as_bytes().to_vec().into(), change };
+        store.commit(0, &Batch::from_iter([write]));
+    };
+    let (stop, views) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for options in [ViewOptions::pinned("test"), ViewOptions::once("test")] {
+            let (store, stop, views) = (&store, &stop, &views);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let view = store.engine.open_view(options).unwrap();
+                    // The writer goes on in between.
+                    std::thread::yield_now();
+                    let check = |_: u8, entry: &Entry| {
+                        let mut jobs = jobs_of(entry);
+                        if entry.key() == b"pushed in front" {
+                            jobs.reverse();
+                        }
+                        assert!(jobs.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{jobs:?}");
+                        assert!(jobs.len() as u64 <= LENGTH + 2 * BURST);
+                    };
+                    view.for_each(check).unwrap();
+                    views.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for number in 0.. {
+            // Views of threads that have failed do not come.
+            if number >= 20 * jobs || number >= jobs && views.load(Ordering::Relaxed) > 20 {
+                break;
+            }
+            let element = || job(number).into();
+            write("pushed in front", Change::ListPush { side: Side::Front, element: element() });
+            write("pushed behind", Change::ListPush { side: Side::Back, element: element() });
+            let text = job(number);
+            let fields = [(&b"job"[..], &text[..])].into_iter();
+            write("stream", element::put_entry(StreamId::new(number + 1, 0), number + 1, fields));
+            if number >= LENGTH && number.is_multiple_of(BURST) {
+                for _ in 0..BURST {
+                    write("pushed in front", Change::ListPop { side: Side::Back, count: 1 });
+                    write("pushed behind", Change::ListPop { side: Side::Front, count: 1 });
+                }
+                write("stream", Change::StreamTrim { below: StreamId::new(number - LENGTH, 0) });
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    store.assert_nothing_kept();
+}
