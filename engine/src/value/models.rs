@@ -365,7 +365,9 @@ proptest! {
     fn lists_are_as_their_model_and_what_a_view_keeps_stays(phases in vec(steps(), 1..4)) {
         let (mut subject, mut model) = (Subject::default(), VecDeque::new());
         let mut kept = VecDeque::new();
-        let check_kept = |(entry, model)| list_check(&Subject { entry, lsn: Lsn::ZERO }, &model);
+        let check_kept = |(entry, model): (Option<Entry>, VecDeque<Vec<u8>>)| {
+            list_check(&Subject { entry, lsn: Lsn::ZERO }, &model);
+        };
         for phase in phases {
             for (grow, choice, a, b) in phase {
                 let element = value(b);
