@@ -709,8 +709,8 @@ fn jobs_of(entry: &Entry) -> Vec<u64> {
     }
 }
 
-/// Queues that are appended to at one end and emptied at the other: their leaves are written in place while no
-/// view needs them. In every view they are one run of numbers.
+/// Queues that are appended to at one end and emptied at the other: their leaves are written in place while
+/// no view needs them. In every view they are one run of numbers.
 #[test]
 fn a_queue_is_one_run_of_jobs_in_every_view() {
     const LENGTH: u64 = 1_000;
