@@ -7,6 +7,8 @@
 //!
 //! So appending a request is one copy and a few digits, far less than the work of a server to read it.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_resp::encode_command;
@@ -53,10 +55,32 @@ pub enum Arg {
     },
     /// A whole number that follows from that of the key, in eleven characters.
     Signed(fn(u64) -> i32),
+    /// The number of the connection that sends the request, from 0 on in each group.
+    Connection {
+        /// The text before the digits.
+        prefix: &'static str,
+        /// The number of digits.
+        digits: usize,
+    },
+    /// A number of 19 digits, greater than in all requests of the group before, also of earlier loads:
+    /// nanoseconds since 1970 at first, then one more each time. Parts of a joined request have the same.
+    Turn,
+    /// The same whole number in every request.
+    Same(u64),
 }
 
 /// Characters of a whole number of 32 bits: its sign, or a zero, and ten digits.
 const SIGNED_WIDTH: usize = 11;
+/// Digits of [`Arg::Turn`].
+const TURN_WIDTH: usize = 19;
+
+/// The numbers with which a request is filled, but for those that are drawn.
+#[derive(Debug, Clone, Copy)]
+struct Numbers {
+    key: u64,
+    connection: u64,
+    turn: u64,
+}
 
 /// A request with its places to patch.
 #[derive(Debug, Clone)]
@@ -84,11 +108,14 @@ impl Request {
                 Arg::Text(text) => (*text).to_owned(),
                 Arg::Key { prefix, digits, .. }
                 | Arg::Number { prefix, digits, .. }
-                | Arg::Derived { prefix, digits, .. } => {
+                | Arg::Derived { prefix, digits, .. }
+                | Arg::Connection { prefix, digits } => {
                     format!("{prefix}{:0>digits$}", "")
                 }
                 Arg::Value(length) => "x".repeat(*length),
                 Arg::Signed(_) => "x".repeat(SIGNED_WIDTH),
+                Arg::Turn => "x".repeat(TURN_WIDTH),
+                Arg::Same(number) => number.to_string(),
             })
             .collect();
         let mut template = Vec::new();
@@ -100,10 +127,14 @@ impl Request {
         for (argument, text) in arguments.iter().zip(&texts) {
             end += format!("${}\r\n", text.len()).len() + text.len();
             let width = match *argument {
-                Arg::Text(_) => 0,
+                Arg::Text(_) | Arg::Same(_) => 0,
                 Arg::Value(length) => length,
                 Arg::Signed(_) => SIGNED_WIDTH,
-                Arg::Key { digits, .. } | Arg::Number { digits, .. } | Arg::Derived { digits, .. } => digits,
+                Arg::Turn => TURN_WIDTH,
+                Arg::Key { digits, .. }
+                | Arg::Number { digits, .. }
+                | Arg::Derived { digits, .. }
+                | Arg::Connection { digits, .. } => digits,
             };
             slots.extend((width > 0).then_some((end - width, end, *argument)));
             end += 2;
@@ -130,14 +161,15 @@ impl Request {
     }
 
     #[inline]
-    fn append(&self, out: &mut Vec<u8>, key: u64, pool: &[u8], rng: &mut SmallRng) {
+    fn append(&self, out: &mut Vec<u8>, numbers: Numbers, pool: &[u8], rng: &mut SmallRng) {
+        let Numbers { key, connection, turn } = numbers;
         let start = out.len();
         out.extend_from_slice(&self.template);
         let request = &mut out[start..];
         for &(from, to, argument) in &self.slots {
             let place = &mut request[from..to];
             match argument {
-                Arg::Text(_) => {}
+                Arg::Text(_) | Arg::Same(_) => {}
                 Arg::Key { scattered, .. } => write_digits(place, if scattered { scatter(key) } else { key }),
                 Arg::Value(length) => {
                     let at = below(rng, (pool.len() - length) as u64) as usize;
@@ -152,6 +184,8 @@ impl Request {
                         place[0] = b'-';
                     }
                 }
+                Arg::Connection { .. } => write_digits(place, connection),
+                Arg::Turn => write_digits(place, turn),
             }
         }
     }
@@ -223,21 +257,28 @@ pub(super) struct Source {
     total_weight: u64,
     pool: Vec<u8>,
     rng: SmallRng,
+    /// That of the next request.
+    turn: u64,
 }
 
 impl Source {
-    /// Sets a mix to work. The same seed gives the same requests.
+    /// Sets a mix to work. The same seed gives the same requests, but for their turns.
     pub(super) fn new(mix: Mix, seed: u64) -> Source {
         let mut rng = SmallRng::seed_from_u64(seed);
         let pool = (0..POOL_BYTES).map(|_| b'a' + (rng.random::<u8>() % 26)).collect();
         let total_weight = mix.requests.iter().map(|part| part.0).sum();
-        Source { mix, total_weight, pool, rng }
+        // A generator makes far less than a request in a nanosecond: later loads begin with greater numbers.
+        let turn = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        Source { mix, total_weight, pool, rng, turn }
     }
 
-    /// Appends the next request. Returns the number of its key if the request is to be tallied.
+    /// Appends the next request, which a connection with this number sends. Returns the number of its key if
+    /// the request is to be tallied.
     #[inline]
-    pub(super) fn append(&mut self, out: &mut Vec<u8>) -> Option<u64> {
+    pub(super) fn append(&mut self, out: &mut Vec<u8>, connection: usize) -> Option<u64> {
         let key = self.mix.keys.next(&mut self.rng);
+        let numbers = Numbers { key, connection: connection as u64, turn: self.turn };
+        self.turn += 1;
         let request = if let [(_, only)] = &self.mix.requests[..] {
             only
         } else {
@@ -251,7 +292,7 @@ impl Source {
             });
             &chosen.expect("the draw is below the sum of the weights").1
         };
-        request.append(out, key, &self.pool, &mut self.rng);
+        request.append(out, numbers, &self.pool, &mut self.rng);
         request.is_tallied.then_some(key)
     }
 }
@@ -272,7 +313,7 @@ mod tests {
         let mut out = Vec::new();
         (0..12).for_each(|_| {
             out.clear();
-            source.append(&mut out);
+            source.append(&mut out, 0);
         });
         let value = out[out.len() - 5..out.len() - 2].to_vec();
         assert!(value.iter().all(u8::is_ascii_lowercase));
@@ -289,7 +330,7 @@ mod tests {
         assert_eq!(mix.replies(), 3);
         let mut source = Source::new(mix, 1);
         let mut out = Vec::new();
-        (0..2).for_each(|_| _ = source.append(&mut out));
+        (0..2).for_each(|_| _ = source.append(&mut out, 0));
         let of =
             |key| format!("*1\r\n$5\r\nMULTI\r\n{0}{0}", format!("*2\r\n$3\r\nSET\r\n$3\r\nk0{key}\r\n"));
         assert_eq!(String::from_utf8_lossy(&out), of(0) + &of(1));
@@ -311,8 +352,8 @@ mod tests {
         let request = Request::new(&[Arg::Key { prefix: "user", digits: 19, scattered: true }]);
         let mut source = Source::new(Mix::in_order(request, 2), 1);
         let mut out = Vec::new();
-        source.append(&mut out);
-        source.append(&mut out);
+        source.append(&mut out, 0);
+        source.append(&mut out, 0);
         let text = String::from_utf8_lossy(&out);
         assert!(
             text.contains(&key_text("user", 19, true, 0)) && text.contains(&key_text("user", 19, true, 1))
@@ -327,7 +368,7 @@ mod tests {
         let mut out = Vec::new();
         (0..25).for_each(|_| {
             out.clear();
-            source.append(&mut out);
+            source.append(&mut out, 0);
         });
         assert_eq!(String::from_utf8_lossy(&out), "*2\r\n$3\r\nf02\r\n$3\r\nf04\r\n");
     }
@@ -337,10 +378,35 @@ mod tests {
         let numbers = |key: u64| [0, -7, i32::MAX, i32::MIN][key as usize];
         let mut source = Source::new(Mix::in_order(Request::new(&[Arg::Signed(numbers)]), 4), 1);
         let mut out = Vec::new();
-        (0..4).for_each(|_| _ = source.append(&mut out));
+        (0..4).for_each(|_| _ = source.append(&mut out, 0));
         let text = String::from_utf8_lossy(&out);
         let texts: Vec<_> = text.split("\r\n").filter(|line| line.len() == SIGNED_WIDTH).collect();
         assert_eq!(texts, ["00000000000", "-0000000007", "02147483647", "-2147483648"]);
+    }
+
+    #[test]
+    fn turns_grow_from_request_to_request_and_from_load_to_load() {
+        let parts =
+            [&[Arg::Connection { prefix: "c", digits: 2 }, Arg::Turn][..], &[Arg::Turn, Arg::Same(70)]];
+        let mix = Mix::in_order(Request::joined(&parts.map(Request::new)), 10);
+        let mut turns = Vec::new();
+        // To make a source takes longer than a nanosecond for each request of the one before.
+        for load in 0..2 {
+            let mut source = Source::new(mix.clone(), 1);
+            for connection in [0, 41] {
+                let mut out = Vec::new();
+                source.append(&mut out, connection);
+                let text = String::from_utf8_lossy(&out);
+                let words: Vec<_> = text.split("\r\n").collect();
+                let turn = words[4];
+                let expected = format!(
+                    "*2\r\n$3\r\nc{connection:02}\r\n$19\r\n{turn}\r\n*2\r\n$19\r\n{turn}\r\n$2\r\n70\r\n"
+                );
+                assert_eq!(text, expected, "load {load}");
+                turns.push(turn.parse::<u64>().unwrap_or_default());
+            }
+        }
+        assert!(turns.is_sorted_by(|a, b| a < b), "{turns:?}");
     }
 
     #[test]
@@ -350,7 +416,7 @@ mod tests {
         let mut source = Source::new(mix, 5);
         let mut out = Vec::new();
         for _ in 0..10_000 {
-            source.append(&mut out);
+            source.append(&mut out, 0);
         }
         let gets = String::from_utf8_lossy(&out).matches("GET").count();
         assert!((7200..7800).contains(&gets), "seed 5: {gets}");

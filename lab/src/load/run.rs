@@ -292,7 +292,7 @@ impl Runner {
             worker.left -= u64::from(batch);
         }
         for _ in 0..batch {
-            let key = worker.source.append(&mut connection.out);
+            let key = worker.source.append(&mut connection.out, index - worker.first);
             note_sent(&mut self.tally, connection, key);
         }
         connection.awaited += batch * worker.replies_each;
@@ -314,7 +314,7 @@ impl Runner {
             while worker.due_ns() <= now {
                 let due = worker.due_ns() as u64;
                 let connection = &mut self.connections[worker.first + worker.turn];
-                let key = worker.source.append(&mut connection.out);
+                let key = worker.source.append(&mut connection.out, worker.turn);
                 note_sent(&mut self.tally, connection, key);
                 connection.awaited += 1;
                 connection.begun.push_back(Begun { due, sent: now_ns });

@@ -33,6 +33,10 @@ const STREAMS: u64 = 100;
 const ENTRIES: u64 = 1_000;
 /// HyperLogLogs.
 const SKETCHES: u64 = 100;
+/// Sorted sets of points, and points of each: within a degree of longitude and of latitude near the equator,
+/// 111 km wide and high.
+const MAPS: u64 = 10;
+const POINTS: u64 = 10_000;
 /// Keys of an MSET.
 const MSET_KEYS: usize = 10;
 /// SETs of a transaction.
@@ -47,6 +51,11 @@ const SET: Arg = Arg::Key { prefix: "set:", digits: 8, scattered: false };
 const COUNTER: Arg = Arg::Key { prefix: "count:", digits: 8, scattered: false };
 const SORTED_SET: Arg = Arg::Key { prefix: "board:", digits: 8, scattered: false };
 const STREAM: Arg = Arg::Key { prefix: "stream:", digits: 8, scattered: false };
+/// One of the streams, the same for each request of a connection.
+const OWN_STREAM: Arg = Arg::Connection { prefix: "stream:", digits: 8 };
+const MAP: Arg = Arg::Key { prefix: "map:", digits: 8, scattered: false };
+/// A longitude or a latitude.
+const DEGREES: Arg = Arg::Number { prefix: "1.", digits: 6, below: 1_000_000 };
 const SKETCH: Arg = Arg::Key { prefix: "seen:", digits: 8, scattered: false };
 const SCORE: Arg = Arg::Number { prefix: "", digits: 7, below: 10_000_000 };
 /// From 10,000 to 19,999: no key expires while it is measured.
@@ -81,10 +90,16 @@ named! {
         Xread = "xread",
         /// An entry that is added, and then read by a consumer of a group. Both are one request.
         Xreadgroup = "xreadgroup",
+        /// An entry that is added, read by a consumer of a group, and acknowledged: together one request.
+        XreadgroupXack = "xreadgroup-xack",
         /// An element of a HyperLogLog.
         Pfadd = "pfadd",
         /// The count of a HyperLogLog that does not change.
         Pfcount = "pfcount",
+        /// The points within 3 km of a place: about 23 of 10,000.
+        Geosearch = "geosearch",
+        /// Those in a box of 5 km by 5 km: about 20.
+        GeosearchBox = "geosearch-box",
         /// Keys that come and go.
         Del = "del",
         /// An expiry.
@@ -150,12 +165,31 @@ fn request(name: &'static str, arguments: &[Arg]) -> Request {
 }
 
 impl Family {
+    /// The kind of target that the design has for it.
+    pub(super) fn aim(self) -> &'static str {
+        match self {
+            Family::Xadd | Family::Xrange | Family::Xread | Family::Xreadgroup | Family::XreadgroupXack => {
+                "streams"
+            }
+            Family::Pfadd | Family::Pfcount | Family::Geosearch | Family::GeosearchBox => {
+                "sketches and points"
+            }
+            _ => "others",
+        }
+    }
+
     /// The requests of a family of streams.
     fn of_streams(self, setting: &Setting) -> Case {
         let text = Arg::Text;
         let trimmed = [STREAM, text("MAXLEN"), text("~"), text("1000"), text("*"), text("field"), ELEMENT];
         let add = request("XADD", &trimmed);
         let adds = (setting.scaled(STREAMS * ENTRIES), Mix::in_order(add.clone(), STREAMS));
+        let make = [text("CREATE"), STREAM, text("readers"), text("$"), text("MKSTREAM")];
+        let groups = (STREAMS, Mix::in_order(request("XGROUP", &make), STREAMS));
+        let read = |options: &[Arg], stream: Arg| {
+            let group = [text("GROUP"), text("readers"), text("one")];
+            request("XREADGROUP", &[&group[..], options, &[text("STREAMS"), stream, text(">")]].concat())
+        };
         let (name, data, own) = match self {
             Family::Xadd => ("XADD", adds, add),
             Family::Xrange => {
@@ -166,18 +200,38 @@ impl Family {
                 let own = request("XREAD", &[text("COUNT"), text("10"), text("STREAMS"), STREAM, text("0")]);
                 ("XREAD of 10", adds, own)
             }
-            _ => {
-                let make = [text("CREATE"), STREAM, text("readers"), text("$"), text("MKSTREAM")];
-                let groups = (STREAMS, Mix::in_order(request("XGROUP", &make), STREAMS));
-                let group =
-                    [text("GROUP"), text("readers"), text("one"), text("NOACK"), text("COUNT"), text("1")];
-                let read =
-                    request("XREADGROUP", &[&group[..], &[text("STREAMS"), STREAM, text(">")]].concat());
+            Family::Xreadgroup => {
+                let read = read(&[text("NOACK"), text("COUNT"), text("1")], STREAM);
                 ("XADD and XREADGROUP", groups, Request::joined(&[add, read]))
+            }
+            _ => {
+                // A request knows the ID of the entry that it reads: no other connection uses the stream. It
+                // reads up to ten, so that what the end of an earlier load has left does not stay for ever.
+                let trimmed = [text("MAXLEN"), text("~"), text("1000"), Arg::Turn, text("field"), ELEMENT];
+                let add = request("XADD", &[&[OWN_STREAM][..], &trimmed].concat());
+                let read = read(&[text("COUNT"), text("10")], OWN_STREAM);
+                let acknowledge = request("XACK", &[OWN_STREAM, text("readers"), Arg::Turn]);
+                ("XADD, XREADGROUP and XACK", groups, Request::joined(&[add, read, acknowledge]))
             }
         };
         let mix = Mix::of(own, Keys::new(KeyChoice::Uniform, STREAMS));
         Case { name, data, mix, pipelines: &[1, 16, 64] }
+    }
+
+    /// The requests of a family of points.
+    fn of_points(self, setting: &Setting) -> Case {
+        let text = Arg::Text;
+        let (name, shape) = match self {
+            Family::Geosearch => ("GEOSEARCH, radius of 3 km", vec![text("BYRADIUS"), text("3"), text("km")]),
+            _ => ("GEOSEARCH, box of 5 km", vec![text("BYBOX"), text("5"), text("5"), text("km")]),
+        };
+        let place = Arg::Number { prefix: "place:", digits: 6, below: POINTS };
+        let add = request("GEOADD", &[MAP, DEGREES, DEGREES, place]);
+        // Places are drawn, so some repeat: one and a half times as many leave most of them there.
+        let data = (setting.scaled(MAPS * POINTS * 3 / 2), Mix::in_order(add, MAPS));
+        let middle = [MAP, text("FROMLONLAT"), DEGREES, DEGREES];
+        let own = request("GEOSEARCH", &[&middle[..], &shape].concat());
+        Case { name, data, mix: Mix::of(own, Keys::new(KeyChoice::Uniform, MAPS)), pipelines: &[1, 16, 64] }
     }
 
     /// The requests, at the scale of the setting.
@@ -241,7 +295,10 @@ impl Family {
                 let data = (adds, Mix::in_order(own.clone(), SETS));
                 Case { data, ..case(name, own.clone(), 1, of(own, SETS)) }
             }
-            Family::Xadd | Family::Xrange | Family::Xread | Family::Xreadgroup => self.of_streams(setting),
+            Family::Xadd | Family::Xrange | Family::Xread | Family::Xreadgroup | Family::XreadgroupXack => {
+                self.of_streams(setting)
+            }
+            Family::Geosearch | Family::GeosearchBox => self.of_points(setting),
             Family::Pfadd | Family::Pfcount => {
                 let element = Arg::Number { prefix: "user:", digits: 7, below: 10_000_000 };
                 let add = request("PFADD", &[SKETCH, element]);

@@ -138,12 +138,13 @@ fn rows_of_groups(row: Row) -> Vec<Row> {
     let server_us: Vec<f64> = std::iter::zip(numbers("server_busy"), numbers("requests_per_s"))
         .map(|(busy, rate)| busy * 1e6 / rate)
         .collect();
+    let aim = row.get("family").and_then(|own| Family::deserialize(own).ok()).map(Family::aim);
     let overlap = FlushRates::deserialize(flushes).is_ok_and(|flushes| flushes.overlap_helps());
     let of = |(place, (name, own)): (usize, (String, Value))| {
         let case = if is_one { whole.clone() } else { format!("{whole}: {name}") };
         let more = json!({
             "part": part, "own": own, "case": case, "whole": whole, "key": key, "first": place == 0,
-            "flushes_overlap": overlap, "server_us": server_us,
+            "flushes_overlap": overlap, "server_us": server_us, "aim": aim,
         });
         page::with(row.clone(), more)
     };
