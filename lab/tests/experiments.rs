@@ -485,9 +485,11 @@ fn stalls_run_small() {
         assert_eq!(stretches("without").len(), if empties { 1 } else { 2 }, "{run}");
         assert!(!stretches("during").is_empty() && figures["took_s"].as_array().unwrap().len() == 1, "{run}");
         assert!(figures["during_all"]["rate"].as_f64().unwrap() > 0.0, "{run}");
+        let has_groups = run["parameters"]["work"].as_str().unwrap().starts_with("streams-");
+        assert_eq!(figures["acknowledged"].as_u64().is_some_and(|count| count > 0), has_groups, "{run}");
     }
     let of = |server: &str| runs.iter().filter(|run| run["server"] == server).count();
-    assert!([0, 18].contains(&of("tarn")) && [0, 14].contains(&of("redis-server")));
+    assert!([0, 21].contains(&of("tarn")) && [0, 16].contains(&of("redis-server")));
 }
 
 #[test]

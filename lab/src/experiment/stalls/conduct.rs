@@ -18,8 +18,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(1800);
 /// Connections that ask at once.
 const MANY: usize = 8;
-/// A statement that reads all records.
-const STATEMENT: &str = "SELECT count(*), max(value) FROM keyspace.hashes";
 /// A table of all records.
 const TABLE: &str =
     "CREATE EXTERNAL TABLE IF NOT EXISTS records (id TEXT, field0 TEXT) STORED AS HASH LOCATION 'user*'";
@@ -153,10 +151,10 @@ impl Conductor<'_> {
         let began = self.since;
         match work {
             Work::Nothing => {}
-            Work::Checkpoint => {
+            Work::Checkpoint | Work::StreamsCheckpoint => {
                 self.background(&["BGSAVE"], "rdb_bgsave_in_progress", "rdb_last_bgsave_status")?;
             }
-            Work::Compaction => {
+            Work::Compaction | Work::StreamsCompaction => {
                 self.background(&["BGREWRITEAOF"], "aof_rewrite_in_progress", "aof_last_bgrewrite_status")?;
             }
             Work::Backup => {
@@ -164,7 +162,7 @@ impl Conductor<'_> {
                 self.background(&["BACKUP", &dir], "backup_in_progress", "last_backup_status")?;
             }
             Work::Index => self.index()?,
-            Work::Scan | Work::Scans => self.ask(&mut readers)?,
+            Work::Scan | Work::Scans | Work::StreamsScan => self.ask(&mut readers)?,
             _ => readers[0].run_text(work.command(), &|| self.cue.check())?,
         }
         self.played.took_s.push(began.elapsed().as_secs_f64());
@@ -222,10 +220,10 @@ impl Conductor<'_> {
 
     /// Statements on each connection, again and again for the time of a stretch.
     fn ask(&self, readers: &mut [Reader]) -> Result<()> {
-        let began = Instant::now();
+        let (began, statement) = (Instant::now(), self.script.work.data().statement());
         let ask = |reader: &mut Reader| {
             loop {
-                reader.run(&["SQL", STATEMENT], &|| self.cue.check())?;
+                reader.run(&["SQL", statement], &|| self.cue.check())?;
                 if began.elapsed() >= self.script.stretch {
                     return Ok(());
                 }

@@ -1,17 +1,20 @@
 //! Question: how long do clients wait while the server does something large besides?
 //!
 //! Variables: the server; the work that is done besides (a checkpoint, a compaction of the whole log, a
-//! backup, the building of an index, statements of SQL, a command on a large collection); the number of
-//! records. Expected: in Tarn the same latency with and without, whatever the work and however many records
-//! there are. Other servers run a command to its end before the next, and fork for their files.
+//! backup, the building of an index, statements of SQL, a command on a large collection); the data, which are
+//! records or streams with consumer groups, and their number. Expected: in Tarn the same latency with and
+//! without, whatever the work and however much there is. Other servers run a command to its end before the
+//! next, and fork for their files.
 //!
 //! ```text
 //!   load       |warm-up| without | work | without | work | …      one open loop, the same for all
 //!   conductor                     does the work, once or again and again, and tells the load when
+//!   consumers  read for the groups all the time, where there are streams
 //! ```
 
 mod conduct;
 mod giants;
+mod streams;
 mod work;
 
 use std::fmt;
@@ -20,16 +23,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use self::conduct::{Played, Script};
-use self::work::Work;
+use self::work::{Data, Work};
 use super::contract::{self, Experiment, Measured, SPARE_BYTES};
 use crate::checkpoint::{BEAT, Conducted, Stretch, conduct_load, stretch_rows, together};
 use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::ledger::Blame;
-use crate::load::{Group, KeyChoice, Mix, Pace, Phase};
+use crate::load::{Cue, Group, KeyChoice, Mix, Pace, Phase};
 use crate::numbers;
 use crate::page::{Row, with};
-use crate::process;
+use crate::process::{self, beside};
 use crate::report::Report;
 use crate::server::{Persistence, Product, Server, is_peer};
 use crate::setting::{Contender, Setting, fill_silently, is_asked};
@@ -39,7 +42,7 @@ use crate::ycsb;
 const CONNECTIONS: usize = 50;
 /// Updates among its requests, in percent.
 const UPDATES: u32 = 50;
-/// Records, in millions, unless others are wished.
+/// Records, or entries of streams, in millions, unless others are wished.
 const RECORDS_M: f64 = 1.0;
 
 /// The experiment's own options.
@@ -49,12 +52,12 @@ pub struct Options {
     /// Do this work only.
     #[arg(long, value_name = "WORK", value_delimiter = ',')]
     pub only: Vec<Work>,
-    /// Stores of this many million records of 1 KB; by default of one.
+    /// Stores of this many million records of 1 KB, or entries of streams; by default of one.
     #[arg(long, value_name = "MILLIONS", value_delimiter = ',', value_parser = numbers::millions)]
     pub sizes: Vec<f64>,
-    /// Requests a second of the load.
-    #[arg(long, value_name = "REQUESTS", default_value_t = 20_000.0, value_parser = numbers::rate)]
-    pub rate: f64,
+    /// Requests a second of the load. By default 20,000, and 50,000 to streams.
+    #[arg(long, value_name = "REQUESTS", value_parser = numbers::rate)]
+    pub rate: Option<f64>,
 }
 
 /// The parameters of one measurement.
@@ -62,11 +65,12 @@ pub struct Options {
 pub struct Cell {
     server: String,
     work: Work,
+    /// Records, or entries of all streams.
     records: u64,
     /// Elements of the collection that the work is done on; 0 if it is done on none.
     elements: u64,
     rate: f64,
-    /// The requests of the load.
+    /// The requests of the load, where there are records.
     ycsb: ycsb::Requests,
     quick: bool,
 }
@@ -74,14 +78,18 @@ pub struct Cell {
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Cell { server, work, records, .. } = self;
-        write!(f, "{}: {server}, {records} records", work.name())
+        write!(f, "{}: {server}, {records} {}", work.name(), work.data().word())
     }
 }
 
 impl contract::Cell for Cell {
     fn need_bytes(&self) -> u64 {
+        let need = match self.work.data() {
+            Data::Records => ycsb::need_bytes(self.records),
+            Data::Streams => streams::need_bytes(self.records),
+        };
         // A fork may copy as much as is written meanwhile.
-        ycsb::need_bytes(self.records) * 3 / 2 + self.elements * 300
+        need * 3 / 2 + self.elements * 300
     }
 
     fn is_quick(&self) -> bool {
@@ -113,6 +121,9 @@ pub struct Figures {
     during_slow: Option<Blame>,
     /// Seconds that the work took, each time.
     took_s: Vec<f64>,
+    /// Entries that consumers of groups have read and acknowledged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acknowledged: Option<u64>,
     /// True if the generator had priority on its core.
     generator_preferred: bool,
 }
@@ -121,8 +132,8 @@ pub struct Figures {
 pub struct Stalls {
     setting: Setting,
     own: Options,
-    /// The server that runs, with its records.
-    running: Option<(Contender, u64)>,
+    /// The server that runs, with its data and how many records or entries there are.
+    running: Option<(Contender, Data, u64)>,
 }
 
 impl Stalls {
@@ -141,18 +152,38 @@ impl Stalls {
         plan.compacts = true;
         self.setting.keep_off_the_generator(&mut plan);
         let contender = self.setting.contender(&cell.server, plan, dir)?;
-        let records = Mix::in_order(ycsb::insert(), cell.records);
-        fill_silently(&contender.server, cell.records, records, self.setting.seed)?;
+        let (server, seed) = (&contender.server, self.setting.seed);
+        match cell.work.data() {
+            Data::Records => {
+                let records = Mix::in_order(ycsb::insert(), cell.records);
+                fill_silently(server, cell.records, records, seed)?;
+            }
+            Data::Streams => streams::fill(server, cell.records, seed)?,
+        }
         Ok(contender)
     }
 
-    /// Runs the load while the work is done.
-    fn conduct(&self, cell: &Cell, server: &Server) -> Result<Conducted<Played>> {
-        let mix = ycsb::updates(UPDATES, KeyChoice::Uniform, cell.records);
+    /// Runs the load while the work is done, and consumers of groups where there are streams. They count what
+    /// they acknowledge.
+    fn conduct(&self, cell: &Cell, server: &Server) -> Result<Conducted<(Played, Option<u64>)>> {
+        let data = cell.work.data();
+        let mix = match data {
+            Data::Records => ycsb::updates(UPDATES, KeyChoice::Uniform, cell.records),
+            Data::Streams => streams::adds(cell.records),
+        };
         let pace = Pace::Beats { rate: cell.rate, beat: BEAT };
         let group = Group { name: "open", connections: CONNECTIONS, pace, mix };
         let script = Script::of(&self.setting, cell.work, cell.elements);
-        let conduct = |cue: &_| conduct::conduct(server, &script, cue);
+        let cores = &self.setting.load_cores;
+        let conduct = |cue: &Cue| -> Result<(Played, Option<u64>)> {
+            if data == Data::Records {
+                return Ok((conduct::conduct(server, &script, cue)?, None));
+            }
+            let consume = |is_over: &_| streams::consume(server, cores, cue, is_over);
+            let (acknowledged, played) = beside(consume, || conduct::conduct(server, &script, cue));
+            // An error of the consumers is why the other one found no load.
+            acknowledged.and_then(|acknowledged| Ok((played?, Some(acknowledged))))
+        };
         let Conducted { result, ledger, told, generator_preferred } =
             conduct_load(&self.setting, server, group, conduct)?;
         Ok(Conducted { result, ledger, told: told?, generator_preferred })
@@ -162,7 +193,7 @@ impl Stalls {
 impl Experiment for Stalls {
     const NAME: &'static str = "stalls";
     const QUESTION: &'static str = "How long do clients wait while the server does something large besides? \
-        (checkpoint, compaction, backup, index, SQL, commands on large collections)";
+        (checkpoint, compaction, backup, index, SQL, commands on large collections; records and streams)";
     const FIGURES: &'static str = include_str!("../../../figures/stalls.toml");
     const HAS_PEERS: bool = true;
     type Cell = Cell;
@@ -171,7 +202,7 @@ impl Experiment for Stalls {
     fn plan(&mut self) -> Result<Vec<Cell>> {
         let Stalls { setting, own, .. } = self;
         let sizes = if own.sizes.is_empty() { vec![RECORDS_M] } else { own.sizes.clone() };
-        let (rate, quick) = (own.rate, setting.options.quick);
+        let quick = setting.options.quick;
         let mut cells = Vec::new();
         for records in setting.sizes(&sizes) {
             // One server after the other, so that each is filled once.
@@ -179,6 +210,7 @@ impl Experiment for Stalls {
                 let works = Work::ALL.into_iter();
                 for work in works.filter(|work| is_asked(&own.only, work) && work.is_of(subject)) {
                     let elements = work.giant().map_or(0, |giant| setting.scaled(giant.elements()));
+                    let rate = own.rate.unwrap_or(work.data().rate());
                     let server = subject.name.clone();
                     let ycsb = ycsb::Requests::WholeRecords;
                     cells.push(Cell { server, work, records, elements, rate, ycsb, quick });
@@ -190,7 +222,9 @@ impl Experiment for Stalls {
 
     fn make_room(&mut self, cell: &Cell) -> Result<u64> {
         let need = contract::Cell::need_bytes(cell);
-        let is_it = |(own, records): &(Contender, u64)| own.label == cell.server && *records == cell.records;
+        let is_it = |(own, data, records): &(Contender, Data, u64)| {
+            (&own.label, *data, *records) == (&cell.server, cell.work.data(), cell.records)
+        };
         if self.running.as_ref().is_some_and(is_it) && process::available_bytes()? > need / 3 + SPARE_BYTES {
             return Ok(need / 3);
         }
@@ -200,7 +234,7 @@ impl Experiment for Stalls {
 
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
         let mut running = match self.running.take() {
-            Some((contender, _)) => contender,
+            Some((contender, ..)) => contender,
             None => self.start(cell)?,
         };
         // A server that ended by itself, such as for want of memory, is left out.
@@ -208,7 +242,8 @@ impl Experiment for Stalls {
             Err(interrupted) => interrupted,
             Ok(()) => running.server.ended().map_or(error, |status| LabError::Ended { status }),
         })?;
-        let Conducted { result, ledger, told: Played { acts, took_s }, generator_preferred } = conducted;
+        let Conducted { result, ledger, told: (played, acknowledged), generator_preferred } = conducted;
+        let Played { acts, took_s } = played;
         let phases = |with: bool| {
             let own = acts.iter().filter(|act| act.has_work == with);
             own.filter_map(|act| result.watched.phases.get(act.phase)).collect::<Vec<_>>()
@@ -224,11 +259,12 @@ impl Experiment for Stalls {
             without_slow: blame(&without),
             during_slow: blame(&during),
             took_s,
+            acknowledged,
             generator_preferred,
         };
         let (server, version) = (running.label.clone(), running.version.clone());
         // A server that was emptied is of no use any more.
-        self.running = (!cell.work.takes_all()).then_some((running, cell.records));
+        self.running = (!cell.work.takes_all()).then_some((running, cell.work.data(), cell.records));
         Ok(Some(Measured { server, version, figures }))
     }
 
@@ -236,7 +272,7 @@ impl Experiment for Stalls {
         let label = format!("{} {}", cell.server, cell.work.name());
         let more = json!({
             "part": cell.work.part(), "label": label,
-            "what": format!("{} records", crate::report::thousands(cell.records as f64)),
+            "what": format!("{} {}", crate::report::thousands(cell.records as f64), cell.work.data().word()),
         });
         let row = with(contract::row(cell, figures), more);
         let Figures { without, during, without_all, during_all, without_slow, during_slow, .. } = figures;

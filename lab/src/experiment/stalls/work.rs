@@ -42,6 +42,47 @@ named! {
         Del = "del",
         /// `FLUSHALL` of everything, a sorted set among it.
         Flushall = "flushall",
+        /// A checkpoint of streams, while clients add entries and read for groups.
+        StreamsCheckpoint = "streams-checkpoint",
+        /// The log of the same is compacted or rewritten.
+        StreamsCompaction = "streams-compaction",
+        /// A statement that reads all entries, again and again.
+        StreamsScan = "streams-scan",
+    }
+}
+
+/// The data that the load changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Data {
+    /// Records of YCSB.
+    Records,
+    /// Streams with groups.
+    Streams,
+}
+
+impl Data {
+    /// Requests a second of the load, unless others are wished.
+    pub(super) fn rate(self) -> f64 {
+        match self {
+            Data::Records => 20_000.0,
+            Data::Streams => 50_000.0,
+        }
+    }
+
+    /// The word for what it consists of.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Data::Records => "records",
+            Data::Streams => "entries",
+        }
+    }
+
+    /// A statement that reads all of it.
+    pub(super) fn statement(self) -> &'static str {
+        match self {
+            Data::Records => "SELECT count(*), max(value) FROM keyspace.hashes",
+            Data::Streams => "SELECT count(*), max(value) FROM keyspace.streams",
+        }
     }
 }
 
@@ -49,15 +90,29 @@ impl Work {
     /// True if a server can do it.
     pub(super) fn is_of(self, server: &Subject) -> bool {
         match self {
-            Work::Backup | Work::Index | Work::Scan | Work::Scans => server.product == Product::Tarn,
-            Work::Compaction => server.dialect.rewrites(),
+            Work::Backup | Work::Index | Work::Scan | Work::Scans | Work::StreamsScan => {
+                server.product == Product::Tarn
+            }
+            Work::Compaction | Work::StreamsCompaction => server.dialect.rewrites(),
             _ => true,
         }
     }
 
-    /// The part of the report: work on all data, or a command on a collection.
+    /// The data that the load changes meanwhile.
+    pub(super) fn data(self) -> Data {
+        match self {
+            Work::StreamsCheckpoint | Work::StreamsCompaction | Work::StreamsScan => Data::Streams,
+            _ => Data::Records,
+        }
+    }
+
+    /// The part of the report: work on all records, on all streams, or a command on a collection.
     pub(super) fn part(self) -> &'static str {
-        if self.giant().is_none_or(|giant| giant == Giant::HugeHash) { "background" } else { "commands" }
+        match self.giant() {
+            None if self.data() == Data::Streams => "streams",
+            None | Some(Giant::HugeHash) => "background",
+            Some(_) => "commands",
+        }
     }
 
     /// The collection that it needs.
