@@ -1,7 +1,9 @@
 //! Question: how much memory does a record cost?
 //!
-//! Variables: server, kind of record (a hash of ten fields of 100 bytes, a short string), with and without a
-//! log. Expected: hardly more than the data themselves, where redis-server needs about 2.2 times the data.
+//! Variables: server, kind of record (a hash of ten fields of 100 bytes, a short string, a small entry of a
+//! stream), with and without a log. Expected: hardly more than the data themselves, where redis-server needs
+//! about 2.2 times the data. Of a stream it keeps many entries in one piece, and needs little more than their
+//! bytes.
 //!
 //! It also measures the part of this memory that records which records of our log are needed. After the
 //! records are loaded, as many short strings as there are are overwritten at random, while the log is
@@ -12,12 +14,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tarn_resp::client;
 
 use super::contract::{Cell, Experiment, Measured};
 use crate::error::Result;
-use crate::load::{Arg, KeyChoice, Keys, Mix, Request};
+use crate::load::{Arg, KeyChoice, Keys, Mix, Request, key_text};
 use crate::report::{Report, Run};
-use crate::server::{Persistence, Product, Subject, is_peer};
+use crate::server::{Persistence, Product, Server, Subject, is_peer};
 use crate::setting::{self, Contender, Setting};
 use crate::ycsb;
 
@@ -27,25 +30,34 @@ const SETTLE: Duration = Duration::from_secs(2);
 const LOOKS: u64 = 20;
 
 const STRINGS: &str = "short strings";
+/// Streams that share the entries.
+const STREAMS: u64 = 100;
+const STREAM_PREFIX: &str = "stream:";
+const STREAM_DIGITS: usize = 8;
 
 /// A kind of record.
 struct Kind {
     name: &'static str,
     request: Request,
     records: u64,
+    /// Keys that share the records, unless each has its own.
+    keys: Option<u64>,
     /// Bytes of the values of a record.
     value_bytes: u64,
-    /// The same with key and field names.
+    /// The same with key and field names; of an entry with the name and the 16 bytes of its ID.
     all_bytes: u64,
 }
 
-fn kinds(setting: &Setting) -> [Kind; 2] {
+fn kinds(setting: &Setting) -> [Kind; 3] {
     let key = Arg::Key { prefix: "key:", digits: 12, scattered: false };
+    let stream = Arg::Key { prefix: STREAM_PREFIX, digits: STREAM_DIGITS, scattered: false };
+    let entry = [Arg::Text("XADD"), stream, Arg::Text("*"), Arg::Text("field"), Arg::Value(16)];
     [
         Kind {
             name: "YCSB",
             request: ycsb::write(),
             records: setting.scaled(1_000_000),
+            keys: None,
             value_bytes: ycsb::VALUE_BYTES,
             all_bytes: ycsb::RECORD_BYTES,
         },
@@ -53,10 +65,32 @@ fn kinds(setting: &Setting) -> [Kind; 2] {
             name: STRINGS,
             request: Request::new(&[Arg::Text("SET"), key, Arg::Value(32)]),
             records: setting.scaled(10_000_000),
+            keys: None,
             value_bytes: 32,
             all_bytes: 48,
         },
+        Kind {
+            name: "stream entries",
+            request: Request::new(&entry),
+            records: setting.scaled(10_000_000),
+            keys: Some(STREAMS),
+            value_bytes: 16,
+            all_bytes: 37,
+        },
     ]
+}
+
+impl Kind {
+    /// The number of records that a server has, which has no others.
+    fn count(&self, server: &Server) -> Result<u64> {
+        let Some(keys) = self.keys else { return server.key_count() };
+        let (mut connection, mut entries) = (server.client()?, 0);
+        for number in 0..keys {
+            let name = key_text(STREAM_PREFIX, STREAM_DIGITS, false, number);
+            entries += client::integer(&connection.call(&["XLEN", &name])?)?.unsigned_abs();
+        }
+        Ok(entries)
+    }
 }
 
 /// A kind of record, by name, what happens to writes, and the server.
@@ -87,7 +121,7 @@ pub struct RecordMemory {
 impl Experiment for RecordMemory {
     const NAME: &'static str = "memory";
     const QUESTION: &'static str =
-        "How much memory does a record cost? (YCSB records of 1 KB; short strings)";
+        "How much memory does a record cost? (YCSB records of 1 KB; short strings; entries of streams)";
     const FIGURES: &'static str = include_str!("../../figures/memory.toml");
     const CONTINUES: bool = false;
     type Cell = Case;
@@ -128,7 +162,7 @@ fn measure(
     let contender = setting.contender(&subject.name, plan, dir)?;
     let empty = contender.server.memory()?;
     let what = format!("load {} into {}", kind.name, subject.name);
-    let mix = Mix::in_order(kind.request.clone(), kind.records);
+    let mix = Mix::in_order(kind.request.clone(), kind.keys.unwrap_or(kind.records));
     setting::fill(&contender.server, &what, kind.records, mix, setting.seed)?;
     if !setting.options.quick {
         std::thread::sleep(SETTLE);
@@ -146,7 +180,7 @@ fn measure(
             "persistence": persistence,
         }),
         figures: json!({
-            "records": contender.server.key_count()?,
+            "records": kind.count(&contender.server)?,
             "resident_bytes": full.resident_bytes,
             "proportional_bytes": full.proportional_bytes,
             "resident_bytes_max": full.resident_bytes_max,
