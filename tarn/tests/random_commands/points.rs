@@ -1,11 +1,24 @@
 //! Random sequences of all commands on points of the earth: replies, in their order too, equal those of a
-//! real `redis-server`.
+//! real `redis-server`. And searches among many points.
+//!
+//! `TARN_POINTS=1000000 cargo test --release -p tarn --test random_commands points` does the latter with a
+//! million points.
 
-use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
 
 use crate::alike::{Family, play};
+use crate::client::Client;
+use crate::running::Running;
+use crate::running::redis::Redis;
+
+/// Points among which is searched, unless the environment says how many.
+const POINTS: usize = 20_000;
+/// Points of a request.
+const AT_ONCE: usize = 100;
+/// Searches among them.
+const SEARCHES: usize = 1_000;
 
 /// Members that are added before all else, so that each search looks into several cells of the map.
 const FIRST: usize = 300;
@@ -28,11 +41,16 @@ impl Points {
         format!("m{}", self.rng.random_range(0..400))
     }
 
+    /// Anywhere.
+    fn anywhere(&mut self) -> [String; 2] {
+        [self.rng.random_range(-180.0..180.0), self.rng.random_range(-85.0..85.0)]
+            .map(|it: f64| it.to_string())
+    }
+
     /// Anywhere, near each other, or none. No two are the same: Redis has no order for equal distances.
     fn point(&mut self) -> [String; 2] {
         match self.rng.random_range(0..20) {
-            0..10 => [self.rng.random_range(-180.0..180.0), self.rng.random_range(-85.0..85.0)]
-                .map(|it: f64| it.to_string()),
+            0..10 => self.anywhere(),
             10..16 => [self.rng.random_range(0.0..3.0), self.rng.random_range(-1.0..1.0)]
                 .map(|it: f64| it.to_string()),
             16..19 => [self.rng.random_range(-180.0..180.0), self.rng.random_range(60.0..85.0)]
@@ -88,6 +106,24 @@ impl Points {
             }
         }
         words
+    }
+
+    fn kilometres(&mut self) -> String {
+        self.rng.random_range(1.0..1_000.0_f64).to_string()
+    }
+
+    /// A search among so many members by a shape that has few of them.
+    fn search(&mut self, members: usize) -> Vec<String> {
+        let middle = match self.happens(40) {
+            true => vec!["FROMMEMBER".to_owned(), format!("m{}", self.rng.random_range(0..members))],
+            false => [&["FROMLONLAT".to_owned()][..], &self.anywhere()].concat(),
+        };
+        let shape = match self.happens(50) {
+            true => vec!["BYRADIUS".to_owned(), self.kilometres(), "km".to_owned()],
+            false => vec!["BYBOX".to_owned(), self.kilometres(), self.kilometres(), "km".to_owned()],
+        };
+        let head = ["GEOSEARCH", "points"].map(str::to_owned).to_vec();
+        [head, middle, shape, self.options(50, &[])].concat()
     }
 
     fn add(&mut self) -> Vec<String> {
@@ -148,4 +184,39 @@ impl Family for Points {
 #[test]
 fn points_are_answered_as_redis_answers_them() {
     play::<Points>(4, &["points", "stored"]);
+}
+
+#[test]
+fn many_points_are_kept_and_found_as_redis_keeps_and_finds_them() {
+    let Some(redis) = Redis::start() else {
+        eprintln!("left out: redis-server is not on the PATH");
+        return;
+    };
+    let all = std::env::var("TARN_POINTS").map_or(POINTS, |number| number.parse().unwrap());
+    let tarn = Running::start(&["--threads", "2"]);
+    let mut clients = [Client::connect(tarn.port), Client::connect(redis.port)];
+    for seed in tarn_engine::io::seeds(tarn_engine::io::seed_count(1)) {
+        let mut points = Points::new(SmallRng::seed_from_u64(seed));
+        let mut both = |words: &[String]| {
+            let [ours, theirs] = clients.each_mut().map(|client| client.ask(words));
+            assert!(ours == theirs, "seed {seed}: {words:?}: {ours}\ninstead of {theirs}");
+        };
+        both(&["FLUSHALL".to_owned()]);
+        for from in (0..all).step_by(AT_ONCE) {
+            let members = (from..all.min(from + AT_ONCE)).map(|number| format!("m{number}"));
+            let names: Vec<String> = members.collect();
+            let places = names.iter().flat_map(|name| {
+                let [longitude, latitude] = points.anywhere();
+                [longitude, latitude, name.clone()]
+            });
+            let head = |command: &str| [command, "points"].map(str::to_owned).to_vec();
+            both(&head("GEOADD").into_iter().chain(places).collect::<Vec<_>>());
+            both(&[head("GEOPOS"), names.clone()].concat());
+            both(&[head("GEOHASH"), names].concat());
+        }
+        for _ in 0..SEARCHES {
+            both(&points.search(all));
+        }
+        both(&["DEBUG", "DIGEST-VALUE", "points"].map(str::to_owned));
+    }
 }
