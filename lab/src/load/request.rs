@@ -7,10 +7,9 @@
 //!
 //! So appending a request is one copy and a few digits, far less than the work of a server to read it.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use rustix::time::{ClockId, clock_gettime};
 use tarn_resp::encode_command;
 
 use super::keys::{KeyChoice, Keys, below, scatter};
@@ -62,8 +61,8 @@ pub enum Arg {
         /// The number of digits.
         digits: usize,
     },
-    /// A number of 19 digits, greater than in all requests of the group before, also of earlier loads:
-    /// nanoseconds since 1970 at first, then one more each time. Parts of a joined request have the same.
+    /// A number of 19 digits, greater than in all requests before, also of earlier loads of this process, and
+    /// one more each time. Parts of a joined request have the same.
     Turn,
     /// The same whole number in every request.
     Same(u64),
@@ -73,6 +72,8 @@ pub enum Arg {
 const SIGNED_WIDTH: usize = 11;
 /// Digits of [`Arg::Turn`].
 const TURN_WIDTH: usize = 19;
+/// No turn is less, so that all have these digits.
+const TURN_MIN: u64 = 1_000_000_000_000_000_000;
 
 /// The numbers with which a request is filled, but for those that are drawn.
 #[derive(Debug, Clone, Copy)]
@@ -267,8 +268,10 @@ impl Source {
         let mut rng = SmallRng::seed_from_u64(seed);
         let pool = (0..POOL_BYTES).map(|_| b'a' + (rng.random::<u8>() % 26)).collect();
         let total_weight = mix.requests.iter().map(|part| part.0).sum();
-        // A generator makes far less than a request in a nanosecond: later loads begin with greater numbers.
-        let turn = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        // A generator makes far less than a request in a nanosecond, and this clock never goes back: later
+        // loads begin with greater numbers.
+        let now = clock_gettime(ClockId::Monotonic);
+        let turn = TURN_MIN + now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
         Source { mix, total_weight, pool, rng, turn }
     }
 

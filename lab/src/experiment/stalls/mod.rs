@@ -35,7 +35,7 @@ use crate::page::{Row, with};
 use crate::process::{self, beside};
 use crate::report::Report;
 use crate::server::{Persistence, Product, Server, is_peer};
-use crate::setting::{Contender, Setting, fill_silently, is_asked};
+use crate::setting::{Contender, Setting, fill_silently};
 use crate::ycsb;
 
 /// Connections of the load.
@@ -49,9 +49,9 @@ const RECORDS_M: f64 = 1.0;
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct Options {
-    /// Do this work only.
-    #[arg(long, value_name = "WORK", value_delimiter = ',')]
-    pub only: Vec<Work>,
+    /// Do this work only, or all of a part of the report.
+    #[arg(long, value_name = "WORK", value_delimiter = ',', value_parser = work::names())]
+    pub only: Vec<String>,
     /// Stores of this many million records of 1 KB, or entries of streams; by default of one.
     #[arg(long, value_name = "MILLIONS", value_delimiter = ',', value_parser = numbers::millions)]
     pub sizes: Vec<f64>,
@@ -208,7 +208,7 @@ impl Experiment for Stalls {
             // One server after the other, so that each is filled once.
             for subject in &setting.servers {
                 let works = Work::ALL.into_iter();
-                for work in works.filter(|work| is_asked(&own.only, work) && work.is_of(subject)) {
+                for work in works.filter(|work| work.is_asked(&own.only) && work.is_of(subject)) {
                     let elements = work.giant().map_or(0, |giant| setting.scaled(giant.elements()));
                     let rate = own.rate.unwrap_or(work.data().rate());
                     let server = subject.name.clone();

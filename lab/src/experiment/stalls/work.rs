@@ -1,5 +1,8 @@
 //! The work that is done beside the load.
 
+use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+
 use super::giants::Giant;
 use crate::server::{Product, Subject};
 
@@ -49,6 +52,22 @@ named! {
         /// A statement that reads all entries, again and again.
         StreamsScan = "streams-scan",
     }
+}
+
+/// The parts of the report.
+const BACKGROUND: &str = "background";
+const STREAMS: &str = "streams";
+const COMMANDS: &str = "commands";
+
+/// The names that `--only` takes: of all work, and of parts of the report, which stand for all of their work.
+pub(super) fn names() -> PossibleValuesParser {
+    let works = Work::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    let parts = [
+        (BACKGROUND, "All work on all records, and on the largest hash"),
+        (STREAMS, "All work on streams"),
+        (COMMANDS, "All commands on collections of a million elements"),
+    ];
+    PossibleValuesParser::new(works.chain(parts.map(|(name, help)| PossibleValue::new(name).help(help))))
 }
 
 /// The data that the load changes.
@@ -109,10 +128,15 @@ impl Work {
     /// The part of the report: work on all records, on all streams, or a command on a collection.
     pub(super) fn part(self) -> &'static str {
         match self.giant() {
-            None if self.data() == Data::Streams => "streams",
-            None | Some(Giant::HugeHash) => "background",
-            Some(_) => "commands",
+            None if self.data() == Data::Streams => STREAMS,
+            None | Some(Giant::HugeHash) => BACKGROUND,
+            Some(_) => COMMANDS,
         }
+    }
+
+    /// True if it is among the names that are asked for; if none is, all work is.
+    pub(super) fn is_asked(self, names: &[String]) -> bool {
+        names.is_empty() || names.iter().any(|name| *name == self.name() || *name == self.part())
     }
 
     /// The collection that it needs.
@@ -161,5 +185,36 @@ impl Work {
     /// True if nothing is left afterwards.
     pub(super) fn takes_all(self) -> bool {
         self == Work::Flushall
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Words {
+        #[arg(long, value_delimiter = ',', value_parser = names())]
+        only: Vec<String>,
+    }
+
+    fn asked(only: &str) -> Vec<&'static str> {
+        let words = Words::try_parse_from(["stalls", "--only", only]).unwrap();
+        let all = Work::ALL.into_iter().filter(|work| work.is_asked(&words.only));
+        all.map(Work::name).collect()
+    }
+
+    #[test]
+    fn a_part_of_the_report_stands_for_its_work() {
+        assert_eq!(asked("sort,checkpoint"), ["checkpoint", "sort"]);
+        assert_eq!(asked("streams"), ["streams-checkpoint", "streams-compaction", "streams-scan"]);
+        let each = [BACKGROUND, STREAMS, COMMANDS].map(|part| asked(part).len());
+        assert_eq!(each.iter().sum::<usize>(), Work::ALL.len());
+        assert_eq!(asked("background,commands,streams").len(), Work::ALL.len());
+        assert!(Words::try_parse_from(["stalls", "--only", "nothing-else"]).is_err());
+        assert!(Work::ALL.iter().all(|work| work.is_asked(&[])));
     }
 }
