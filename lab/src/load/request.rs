@@ -61,8 +61,8 @@ pub enum Arg {
         /// The number of digits.
         digits: usize,
     },
-    /// A number of 19 digits, greater than in all requests before, also of earlier loads of this process, and
-    /// one more each time. Parts of a joined request have the same.
+    /// A number of 19 digits, one more in each request of a group, and greater than in all requests of loads
+    /// before. Parts of a joined request have the same.
     Turn,
     /// The same whole number in every request.
     Same(u64),
