@@ -18,7 +18,7 @@ use hashbrown::HashTable;
 pub(crate) struct Overlay {
     /// The databases up to the last one with a change: most transactions need one of many.
     databases: Vec<Database>,
-    /// How many there are in all.
+    /// The number of all of them.
     databases_count: usize,
     /// Given to the newest change.
     lsn: Lsn,
