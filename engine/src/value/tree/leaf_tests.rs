@@ -86,13 +86,14 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let len =
-        || prop_oneof![8 => 0..60usize, 2 => Just(16usize), 1 => 100..400usize, 1 => 60_000..70_000usize];
+        // Most leaves are of a size that may have room, and few have an element that is larger than a mark.
+        || prop_oneof![120 => 0..60usize, 40 => Just(16usize), 10 => 100..400usize, 1 => 60_000..70_000usize];
     let at = any::<usize>;
     prop_oneof![
         6 => len().prop_map(Step::PushFront),
         6 => len().prop_map(Step::PushBack),
-        4 => (1..9usize).prop_map(Step::PopFront),
-        4 => (1..9usize).prop_map(Step::PopBack),
+        3 => (1..4usize).prop_map(Step::PopFront),
+        3 => (1..4usize).prop_map(Step::PopBack),
         2 => (at(), len()).prop_map(|(at, len)| Step::Insert(at, len)),
         2 => (at(), len()).prop_map(|(at, len)| Step::Put(at, len)),
         2 => at().prop_map(Step::Remove),
