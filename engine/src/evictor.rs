@@ -42,6 +42,8 @@ const WAIT: Duration = Duration::from_millis(5);
 const BACKLOG_BYTES: u64 = 4 << 20;
 /// Looks for a candidate that may find none before nothing is said to be there.
 const LOOKS_MAX: usize = 64;
+/// Segments that a search passes, where draws find none, before it ends when its time is over.
+const PASSED_MIN: usize = 1024;
 /// Segments that somebody has for long, among these looks, before it is given up for now.
 const LATCHED_MAX: usize = 8;
 /// So many keys are found before those of each database are counted again.
@@ -53,8 +55,8 @@ const KEY_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a slot of the table, about, which a key takes beside its entry.
 const SLOT_BYTES: usize = 6;
 
-/// Evicts keys until about so many bytes are given back, or the time is over; one in any case, if there is
-/// one.
+/// Evicts keys until about so many bytes are given back, or the time is over; one in any case, if one is
+/// found soon.
 ///
 /// REQUIRES: the caller holds no latch.
 pub(crate) fn evict(
@@ -77,12 +79,14 @@ pub(crate) fn evict(
         return evicted;
     }
     let began = store.clock().monotonic();
-    let (mut search, mut pool) = (Search::new(session.databases(), options), store.eviction().take_pool());
+    let is_over = || store.clock().monotonic().saturating_sub(began) >= time;
+    let mut search = Search::new(session.databases(), options, &is_over);
+    let mut pool = store.eviction().take_pool();
     let mut misses = 0;
     while evicted.bytes < wanted {
         let Some(candidate) = search.next(&mut pool) else {
-            // Where latches were in the way, there may be keys behind them.
-            evicted.room = if search.latched > 0 { Room::Unfinished } else { Room::Nothing };
+            // Where latches were in the way, or the time was over, there may be keys elsewhere.
+            evicted.room = if search.latched > 0 || search.is_cut { Room::Unfinished } else { Room::Nothing };
             break;
         };
         match delete(store, session, options, &candidate, group) {
@@ -95,7 +99,7 @@ pub(crate) fn evict(
             Ok(None) => misses += 1,
             Err(_) => misses = MISSES_MAX,
         }
-        if misses == MISSES_MAX || store.clock().monotonic().saturating_sub(began) >= time {
+        if misses == MISSES_MAX || is_over() {
             let is_enough = evicted.bytes >= wanted;
             evicted.room = if is_enough { Room::Enough } else { Room::Unfinished };
             break;
@@ -141,11 +145,16 @@ struct Search<'d> {
     counted_for: usize,
     /// Segments that the last search could not look at, as somebody has them for long.
     latched: usize,
+    /// Whether the time of the search is over.
+    is_over: &'d dyn Fn() -> bool,
+    /// Whether the last search ended for that.
+    is_cut: bool,
 }
 
 impl<'d> Search<'d> {
-    fn new(databases: &'d Databases, options: EvictionOptions) -> Search<'d> {
-        Search { databases, options, there: SmallVec::new(), counted_for: 0, latched: 0 }
+    fn new(databases: &'d Databases, options: EvictionOptions, is_over: &'d dyn Fn() -> bool) -> Search<'d> {
+        let there = SmallVec::new();
+        Search { databases, options, there, counted_for: 0, latched: 0, is_over, is_cut: false }
     }
 
     /// Counts the keys of each database that may be evicted.
@@ -159,37 +168,51 @@ impl<'d> Search<'d> {
         self.counted_for = COUNTED_FOR;
     }
 
-    /// The next key to evict; `None` if there is none, or none was found for latches that were in the way.
+    /// The next key to evict; `None` if there is none, or none was found in time, or for latches that were in
+    /// the way.
     fn next(&mut self, pool: &mut Pool) -> Option<Candidate> {
-        self.latched = 0;
+        (self.latched, self.is_cut) = (0, false);
         if self.counted_for == 0 {
             self.count();
         }
         self.counted_for -= 1;
+        let mut passed = 0;
         for _ in 0..LOOKS_MAX {
-            let Some(place) = self.draw() else { break };
-            self.look(place, pool);
+            let Some((db, index)) = self.draw() else { break };
+            self.look((db, index), pool);
             if let Some(best) = pool.take_best() {
                 return Some(best);
             }
-            if self.latched >= LATCHED_MAX {
+            // To draw one in which something expires may take a walk over all of them.
+            passed += if self.options.only_expiring { self.databases.tables[db].segments() } else { 1 };
+            if self.gives_up(passed) {
                 return None;
             }
         }
         // Nearly all segments are empty, or all.
         self.count();
         for (db, _) in self.there.clone() {
-            for index in 0..self.databases.tables[db].segments() {
+            let segments = self.databases.tables[db].segments();
+            // From anywhere, so that those who have little time find the keys at the end as well.
+            let first = scale(usage::random(), segments);
+            for index in (first..segments).chain(0..first) {
                 self.look((db, index), pool);
                 if let Some(best) = pool.take_best() {
                     return Some(best);
                 }
-                if self.latched >= LATCHED_MAX {
+                passed += 1;
+                if self.gives_up(passed) {
                     return None;
                 }
             }
         }
         None
+    }
+
+    /// Whether a search ends that has passed so many segments and found nothing yet.
+    fn gives_up(&mut self, passed: usize) -> bool {
+        self.is_cut = passed >= PASSED_MIN && (self.is_over)();
+        self.is_cut || self.latched >= LATCHED_MAX
     }
 
     /// Draws a segment of one of the databases; `None` if no key may be evicted.
@@ -289,4 +312,41 @@ fn delete(
     }
     latched.release();
     Ok(Some(deleted))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::record::{Lsn, Stamped};
+    use crate::table::{Readers, Retired, Table};
+
+    #[test]
+    fn a_search_that_has_no_time_ends_soon_and_one_of_many_finds_the_only_key() {
+        let table = Arc::new(Table::default());
+        table.make_room(PASSED_MIN * 800);
+        assert!(table.segments() >= 2 * PASSED_MIN, "no search without time passes all");
+        let databases = Databases { tables: vec![table.clone()], ..Databases::default() };
+        let find = |is_over: &dyn Fn() -> bool| {
+            let options = EvictionOptions { victims: Victims::Random, only_expiring: false, samples: 5 };
+            let mut search = Search::new(&databases, options, is_over);
+            let found = search.next(&mut Pool::default());
+            (found.map(|candidate| candidate.key.to_vec()), search.is_cut)
+        };
+        assert_eq!(find(&|| true), (None, false), "that there is no key is known without a walk");
+        let key = KeyRef::of(0, b"key");
+        let (index, mut segment) = table.write_of(key.hash);
+        let change = Change::Put { value: b"value".into(), expiry: None };
+        let (stamped, waiting) =
+            (Stamped { lsn: Lsn(1), change: &change }, table.waiting(Readers::NONE, key.hash));
+        let (effect, fits) = segment.apply(key, stamped, waiting, &mut Retired::default());
+        assert!(fits);
+        table.note(index, effect);
+        drop(segment);
+        assert_eq!(find(&|| false), (Some(b"key".to_vec()), false));
+        let found: Vec<_> = (0..100).map(|_| find(&|| true)).collect();
+        assert!(found.iter().any(|(key, _)| key.is_some()), "walks begin anywhere");
+        assert!(found.iter().any(|(key, is_cut)| key.is_none() && *is_cut), "there may be a key");
+    }
 }
