@@ -34,6 +34,10 @@ const COARSE_IDLE_MAX: u64 = COARSE - 1024;
 const COUNTER_NEW: u8 = 5;
 /// A period of decay has so many ticks at most, so that 256 of these are four periods.
 const TICKS_MAX: u32 = 64;
+/// Seconds by which a note may be ahead of the clock that a thread sees: another one may see it go on first.
+const AHEAD_S: u64 = 60;
+/// The same in ticks.
+const AHEAD_TICKS: u8 = 2;
 /// An odd factor that spreads the bits of a number: 2^64 by the golden ratio.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -164,7 +168,9 @@ impl Counting {
 
     /// The times that a counter has to shrink which did so last at `tick`.
     fn periods(&self, tick: u8) -> u32 {
-        let minutes = u32::from(self.tick.wrapping_sub(tick)).saturating_mul(self.tick_minutes);
+        let since = self.tick.wrapping_sub(tick);
+        let ticks = if since > u8::MAX - AHEAD_TICKS { 0 } else { u32::from(since) };
+        let minutes = ticks.saturating_mul(self.tick_minutes);
         minutes.checked_div(self.decay_minutes).unwrap_or(0)
     }
 }
@@ -191,7 +197,10 @@ fn counted(used: Use, seconds: u64, random: u64) -> Use {
 /// The seconds for which a key has not been used.
 fn idle_s(used: Use, seconds: u64) -> u64 {
     match u64::from(used.0) {
-        fine if fine < FINE => (seconds % FINE + FINE - fine) % FINE,
+        fine if fine < FINE => {
+            let idle = (seconds % FINE + FINE - fine) % FINE;
+            if idle < FINE - AHEAD_S { idle } else { 0 }
+        }
         coarse => (seconds / COARSE_S % COARSE + COARSE - (coarse - FINE)) % COARSE * COARSE_S,
     }
 }
@@ -350,6 +359,17 @@ mod tests {
             used = settled_at(used, Tracked::Frequency, hour * 3600).unwrap_or(used);
         }
         assert_eq!(frequency(used, 3 * 3600), 255 - 180);
+    }
+
+    #[test]
+    fn a_note_that_is_ahead_of_the_clock_counts_as_one_of_now() {
+        for used in [7, FINE] {
+            assert_eq!(idle_s(used_at(used), used - 1), 0);
+            assert_eq!(settled_at(used_at(used), Tracked::Access, used - 1), None);
+        }
+        let used = Use(of_counter(9, 0));
+        assert_eq!(frequency(used, 255 * 60), 9, "the next minute is the first of a round");
+        assert_eq!(frequency(used, 250 * 60), 0);
     }
 
     #[test]
