@@ -70,7 +70,7 @@ const MISSING: &[(&str, &str)] = &[
 const REPLICATION: &str = "there is no replication yet";
 const BACKUP: &str = "Tarn's `BACKUP` is another command ([operating.md](operating.md))";
 
-/// What is to be known of commands that are there.
+/// Remarks on commands that are there.
 const REMARKS: &[(&str, &str)] = &[
     ("backup", "another command than that of Redis: it copies the log to a directory"),
     ("wait", "always 0: there are no replicas"),
@@ -114,7 +114,7 @@ fn differs(article: &Article, cases: &BTreeSet<String>) -> bool {
     cases.iter().any(|case| *case == name || !is_container && case.starts_with(&begin))
 }
 
-/// What Tarn does with a command.
+/// The words of the table for the state of a command in Tarn.
 fn status(article: &Article, cases: &BTreeSet<String>) -> String {
     let of = |list: &[(&'static str, &'static str)], name: &str| {
         list.iter().find(|(of, _)| *of == name).map(|(_, text)| *text)

@@ -51,7 +51,7 @@ pub(super) struct Mark {
     pub(super) count: usize,
 }
 
-/// What stands in front; all is 0 in a leaf that never has room.
+/// The bytes in front of the elements, by use; all is 0 in a leaf that never has room.
 #[derive(Clone, Copy, Default)]
 struct Head {
     /// Bytes not used in front of the elements.
