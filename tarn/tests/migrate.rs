@@ -217,7 +217,7 @@ fn others_are_served_while_the_target_is_silent_and_nothing_is_deleted() {
     drop(silent);
     assert_eq!(
         here.ask(&format!("MIGRATE 127.0.0.1 {port} k 0 5000")),
-        "-IOERR error or timeout connecting to the client"
+        "-IOERR error or timeout writing to target instance"
     );
     assert_eq!(other.ask("GET k"), "v");
 }

@@ -103,9 +103,10 @@ pub(super) fn nodes(cx: &Context<'_, '_>, entry: &Entry) -> String {
 
 /// The hash table that Redis would have for so many elements.
 fn table(elements: usize) -> String {
+    let head = "Hash table 0 stats (main hash table):";
     if elements == 0 {
-        return "No stats available for empty dictionaries\n".to_owned();
+        return format!("{head}\nNo stats available for empty dictionaries\n");
     }
     let size = elements.next_power_of_two().max(TABLE_MIN);
-    format!("Hash table 0 stats (main hash table):\n table size: {size}\n number of elements: {elements}\n")
+    format!("{head}\n table size: {size}\n number of elements: {elements}\n")
 }

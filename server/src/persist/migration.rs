@@ -296,7 +296,11 @@ fn send_all<K: Deref<Target = Entry>>(
     job: &Job,
     taken: &mut [bool],
 ) -> Result<(), Failure> {
-    let connection = connect(target, job).map_err(|_| Failure::Connecting)?;
+    let connection = connect(target, job).map_err(|error| match error.kind() {
+        // Redis notices that nobody listens when it writes.
+        io::ErrorKind::ConnectionRefused => Failure::Writing,
+        _ => Failure::Connecting,
+    })?;
     let stream = job.connection.get_or_init(|| connection);
     let mut link = Link { stream, answers: BufReader::new(stream) };
     // If it was given up before the connection was known, nobody has ended that.
@@ -583,6 +587,6 @@ mod tests {
     #[test]
     fn nobody_listens() {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        assert_eq!(send(&target(port), &keys(1, None)), (vec![false], Err(Failure::Connecting)));
+        assert_eq!(send(&target(port), &keys(1, None)), (vec![false], Err(Failure::Writing)));
     }
 }

@@ -54,9 +54,6 @@ const TOO_MUCH: CommandError =
     CommandError::text("ERR the script changes more at once than client-query-buffer-limit bytes");
 const TOO_MANY_KEYS: CommandError =
     CommandError::text("ERR the script uses keys of more than client-query-buffer-limit bytes");
-const DENIES_OOM: CommandError = CommandError::text(
-    "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
-);
 const SCRIPT_KILLED: &str = "ERR Script killed by user with SCRIPT KILL.";
 const FUNCTION_KILLED: &str = "ERR Script killed by user with FUNCTION KILL.";
 
@@ -171,7 +168,7 @@ impl Executor<'_> {
     /// Refuses one that could promise to need no memory, and does not, while too much is in use.
     fn refuse_without_memory(&self, wanted: &Wanted<'_>) -> Result<(), CommandError> {
         let is_denied = self.lacks_memory && !wanted.is_read_only && wanted.known.allows_oom == Some(false);
-        if is_denied { Err(DENIES_OOM) } else { Ok(()) }
+        if is_denied { Err(CommandError::OutOfMemory) } else { Ok(()) }
     }
 
     /// Wakes the workers if they had something to do inside the gate while a script had the store for itself.
