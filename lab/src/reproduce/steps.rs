@@ -65,7 +65,7 @@ pub(super) const STEPS: [Step; 12] = [
     step("vls", (&["--scale", "0.25", "--seconds", "1"], 18), 46, true),
     step("stalls", (&["--scale", "0.25"], 16), 35, false),
     step("throughput", (&["--seconds", "0.5", "--repeats", "1"], 3), 42, false),
-    step("memory", (&["--scale", "0.25"], 1), 5, false),
+    step("memory", (&["--scale", "0.25"], 1), 6, false),
     step("durability", (&["--kills", "50"], 2), 6, false),
     step("recovery", (&["--scale", "0.25"], 2), 6, false),
     step("workers", (&["--seconds", "1"], 2), 3, false),
