@@ -160,7 +160,7 @@ fn what_no_writer_writes_is_refused_by_name() {
     let cases: &[(&[u8], u32, FormatError)] = &[
         (&[], 1, FormatError::CutOff),
         (&[0, 0], 1, FormatError::UnknownType(0)),
-        (&[31, 0], 1, FormatError::UnknownType(31)),
+        (&[32, 0], 1, FormatError::UnknownType(32)),
         (&[25, 0, 0, 7, 0], 1, FormatError::BadField("kind of a prepared value")),
         (&[25, 16, 0, 0, 0, 0], 1, FormatError::BadFlags { kind: 25, flags: 16 }),
         (&[3, 0x10, 0], 1, FormatError::BadFlags { kind: 3, flags: 0x10 }),
