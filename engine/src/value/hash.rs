@@ -10,12 +10,12 @@ use super::scattered::{ByPosition, HashOrder};
 use super::timed::{TimedHash, Times};
 use super::tree::Tree;
 use crate::record::{Lsn, UnixMs};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use std::ops::Range;
 
 /// How often a field without a time is drawn at random among others.
-const DRAWS: u64 = 32;
-/// An odd factor that spreads the bits of a random number: 2^64 by the golden ratio.
-const DRAW_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+const DRAWS: usize = 32;
 
 /// A hash, borrowed from its entry. It shows all fields, unless [`HashRef::at`] has it hide some.
 #[derive(Clone, Copy)]
@@ -147,9 +147,9 @@ impl<'a> HashRef<'a> {
         if place < times.len() {
             return self.form.find(times.field(place)?).map(pair);
         }
-        let draw = |turn: u64| (random ^ turn).wrapping_mul(DRAW_FACTOR).rotate_left(32) ^ random;
+        let rng = SmallRng::seed_from_u64(random);
         let lasts = |item: &Item<'_>| times.get(item.name).is_none();
-        let drawn = (1..=DRAWS).filter_map(|turn| self.form.sample(draw(turn))).find(lasts);
+        let drawn = rng.random_iter().take(DRAWS).filter_map(|random| self.form.sample(random)).find(lasts);
         let walked = || self.form.walk_from(0).filter(lasts).nth(place - times.len());
         drawn.or_else(walked).map(pair)
     }
