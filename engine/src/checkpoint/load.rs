@@ -176,8 +176,11 @@ impl Density {
     }
 }
 
-/// The leaves up to the end of a large value, and those of the times of fields.
-fn leaves_of<'b>(records: &mut Records<'b>) -> Result<(Vec<&'b [u8]>, Vec<&'b [u8]>), CheckpointError> {
+/// The leaves of a large value, and those of the times of fields.
+type Leaves<'b> = (Vec<&'b [u8]>, Vec<&'b [u8]>);
+
+/// The leaves up to the end of a large value.
+fn leaves_of<'b>(records: &mut Records<'b>) -> Result<Leaves<'b>, CheckpointError> {
     let (mut leaves, mut times) = (Vec::new(), Vec::new());
     loop {
         match records.next() {

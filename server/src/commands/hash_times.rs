@@ -76,7 +76,7 @@ pub(super) const COMMANDS: &[Command] = &[
         READS,
         "7.4.0",
         "Returns the points in time, in seconds, at which fields expire.",
-        |cx, args| reply_times(cx, args, |at, _| (at + 999) / 1000),
+        |cx, args| reply_times(cx, args, |at, _| at.div_ceil(1000)),
     )
     .keys(ACCESS)
     .complexity(PER_FIELD),

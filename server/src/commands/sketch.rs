@@ -149,7 +149,7 @@ impl Place {
             let (byte, next) = (usize::from(*byte), usize::from(*next));
             let (is_value, is_wide) = (byte >> 7, usize::from(byte >> 6 == 1));
             let low = byte & 0x3f >> (4 * is_value);
-            let len = (low << (8 * is_wide) | next * is_wide) + 1;
+            let len = ((low << (8 * is_wide)) | (next * is_wide)) + 1;
             if index < first + len {
                 break;
             }

@@ -42,14 +42,17 @@ impl Group {
     }
 }
 
+/// A producer, and its name of a message.
+type Sender = (Vec<u8>, Vec<u8>);
+
 #[derive(Clone, Default)]
 struct Model {
     head: Option<Said<StreamHead>>,
     entries: BTreeMap<StreamId, Said<(u64, Fields)>>,
     groups: BTreeMap<Vec<u8>, Group>,
     idempotence: Option<Said<Idempotence>>,
-    /// By producer and name: the ordinal, and the entry.
-    messages: BTreeMap<(Vec<u8>, Vec<u8>), Said<(u64, StreamId)>>,
+    /// The ordinal, and the entry.
+    messages: BTreeMap<Sender, Said<(u64, StreamId)>>,
     /// The image that the stream began with.
     base: Option<Lsn>,
 }

@@ -15,7 +15,7 @@
 mod conduct;
 mod giants;
 mod streams;
-mod work;
+pub mod work;
 
 use std::fmt;
 
