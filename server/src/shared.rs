@@ -262,12 +262,18 @@ impl Shared {
         store.log.load().as_ref().is_none_or(|log| log.appender.has_room())
     }
 
-    /// Bytes in use that eviction cannot give back, and does not count: records that the log has not written
-    /// yet, and old versions that views have still to read.
+    /// Bytes in use that eviction cannot give back, and does not count: the log's buffers, and old versions
+    /// that views have still to read.
     pub fn not_counted_bytes(&self) -> u64 {
         let Some(store) = self.store.get() else { return 0 };
-        let log = store.log.load().as_ref().map_or(0, |log| log.appender.backlog_bytes());
-        log + store.engine.views().retained_bytes() as u64
+        self.log_buffer_bytes() + store.engine.views().retained_bytes() as u64
+    }
+
+    /// Bytes of the log's buffers: records that are not written, or that the disk may not have, and room for
+    /// the next ones.
+    pub fn log_buffer_bytes(&self) -> u64 {
+        let Some(store) = self.store.get() else { return 0 };
+        store.log.load().as_ref().map_or(0, |log| log.appender.buffer_bytes())
     }
 
     /// Bytes in use beyond `maxmemory`, about; 0 without a limit.

@@ -81,7 +81,7 @@ pub(crate) struct Overhead {
     pub indexes: u64,
     /// Old versions that are kept for views.
     pub versions: u64,
-    /// Records that are not on disk yet.
+    /// The log's buffers.
     pub log: u64,
     /// Bits of the log that say which records have been replaced.
     pub validity: u64,
@@ -101,7 +101,7 @@ impl Overhead {
             clients: Clients::of(server).bytes as u64,
             indexes: engine.map_or(0, |engine| engine.index_memory().bytes as u64),
             versions: engine.map_or(0, |engine| engine.views().retained_bytes() as u64),
-            log: backlog_bytes(server),
+            log: server.log_buffer_bytes(),
             validity: engine.map_or(0, |engine| engine.compactor().status().validity_bytes as u64),
             scripts: scripts + server.scripts.cache.size().1 as u64,
             functions,
@@ -113,12 +113,6 @@ impl Overhead {
         let Overhead { startup, clients, indexes, versions, log, validity, scripts, functions } = self;
         startup + clients + indexes + versions + log + validity + scripts + functions
     }
-}
-
-/// Bytes of records that are not on disk yet.
-pub(crate) fn backlog_bytes(server: &Services) -> u64 {
-    let Some(open) = server.store().and_then(|store| store.log.load_full()) else { return 0 };
-    open.log.lock().as_ref().map_or(0, |log| log.appender().backlog_bytes())
 }
 
 /// How what was acknowledged is kept.

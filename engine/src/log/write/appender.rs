@@ -103,6 +103,12 @@ impl Appender {
         self.pipeline.backlog_bytes()
     }
 
+    /// Bytes of memory for records on their way to the disk, with those that are kept until the device has
+    /// them, and for use again.
+    pub fn buffer_bytes(&self) -> u64 {
+        self.pipeline.buffers.bytes()
+    }
+
     /// Whether the disk keeps up, for the price of a relaxed load. If not, take no more requests that write
     /// until a waker of [`Appender::subscribe_room`] calls; what is appended in spite of that is taken until
     /// twice the limit waits, then refused, unless the group insists. Yes when the log has failed: appending
@@ -125,7 +131,7 @@ impl Appender {
         if !self.pipeline.admits(group.bytes_len()) && !group.insists() {
             return Err(LogError::Backlogged);
         }
-        group.copy_to(&mut active.buffer);
+        active.buffer.change(|bytes| group.copy_to(bytes));
         let after = active.buffer.len();
         self.pipeline.accepted(after - before);
         active.count = count;

@@ -45,7 +45,7 @@ impl Pipeline {
         if !is_in_time {
             return self.packing.note_overtaken();
         }
-        let raw = std::mem::replace(&mut taken.bytes, packed.bytes);
+        let raw = std::mem::replace(&mut taken.bytes, self.buffers.with(packed.bytes));
         (taken.length, taken.saved) = (packed.length, length - packed.length);
         taken.flags |= BLOCK_LZ4;
         self.give_back(vec![Arc::new(raw)]);

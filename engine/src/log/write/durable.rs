@@ -15,6 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::buffer::Buffer;
 use crate::lock::{Condvar, Mutex, RwLock};
 use crate::log::error::LogError;
 use crate::log::file::LogFile;
@@ -70,7 +71,7 @@ pub(in crate::log) struct Pending {
     /// The bytes that were written, or were meant to be. A thread that writes them again need not read them
     /// back: a file system may drop what a failed sync was to make durable. `None` while a flight has them,
     /// and where too much would have to be kept.
-    pub(in crate::log) bytes: Option<Arc<Vec<u8>>>,
+    pub(in crate::log) bytes: Option<Arc<Buffer>>,
     /// When its records were taken from the buffer, on the log's clock.
     pub(in crate::log) taken_at: Duration,
 }
@@ -99,7 +100,7 @@ pub(in crate::log) struct Standing {
 }
 
 /// Buffers whose bytes nobody needs any more.
-pub(in crate::log) type Released = Vec<Arc<Vec<u8>>>;
+pub(in crate::log) type Released = Vec<Arc<Buffer>>;
 
 impl Durable {
     /// A watermark at the block `sequence`, whose last record is `lsn`.
@@ -179,7 +180,7 @@ impl Durable {
         &self,
         sequence: u64,
         progress: Progress,
-        bytes: Vec<u8>,
+        bytes: Buffer,
         keep_max: usize,
     ) -> (Released, usize) {
         let bytes = Arc::new(bytes);

@@ -68,10 +68,8 @@ impl Flight {
             ..
         } = taken;
         let file_id = file.header.file_id;
-        seal(
-            &mut bytes,
-            BlockHeader { file_id, sequence, durable, first, count, flags, length, body_crc: 0 },
-        );
+        let header = BlockHeader { file_id, sequence, durable, first, count, flags, length, body_crc: 0 };
+        bytes.change(|bytes| seal(bytes, header));
         let outcome = file.handles[self.handle].write_all_at(&bytes, offset);
         pipeline.written(body_bytes);
         match outcome {

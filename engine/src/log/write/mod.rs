@@ -1,6 +1,7 @@
 //! Writes the log: the write buffer, the threads that write and sync it, and recovery of a failed disk.
 
 pub(super) mod appender;
+pub(super) mod buffer;
 pub(super) mod compress;
 #[cfg(test)]
 mod compress_tests;

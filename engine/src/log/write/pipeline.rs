@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::buffer::{Buffer, Buffers};
 use super::counters::{Counters, Packing};
 use super::durable::{Durable, Pending, Progress, Released, Standing, Waker};
 use crate::io::{Clock, Closer, Disk, DiskError};
@@ -57,6 +58,8 @@ pub(in crate::log) struct Pipeline {
     mode: AtomicU8,
     compression: AtomicU8,
     pub(in crate::log) packing: Packing,
+    /// The memory of blocks.
+    pub(in crate::log) buffers: Buffers,
     /// Somebody waits, whatever the mode, until all up to this `Lsn` is durable.
     demanded: AtomicU64,
     /// Somebody wants what is there to be synced within a second, whatever the mode.
@@ -96,7 +99,7 @@ pub(in crate::log) struct Pipeline {
 /// The state that the lock of the appenders covers.
 pub(in crate::log) struct Active {
     /// Room for a block's header, and the records that no flight has taken yet.
-    pub(in crate::log) buffer: Vec<u8>,
+    pub(in crate::log) buffer: Buffer,
     pub(in crate::log) count: u32,
     pub(in crate::log) next: Lsn,
     pub(in crate::log) next_sequence: u64,
@@ -124,7 +127,8 @@ pub(in crate::log) struct Active {
     pub(in crate::log) opened_after: u64,
     pub(in crate::log) epoch_first: Lsn,
     pub(in crate::log) era: Era,
-    spares: Vec<Vec<u8>>,
+    buffers: Buffers,
+    spares: Vec<Buffer>,
     /// Their capacity.
     spares_bytes: usize,
     /// Where a rescue began whose file may have got its name, although the attempt failed: all that follow
@@ -174,7 +178,7 @@ pub(in crate::log) enum State {
 /// A block to write: taken from the active buffer, with its number and its place.
 #[derive(Debug)]
 pub(in crate::log) struct Taken {
-    pub(in crate::log) bytes: Vec<u8>,
+    pub(in crate::log) bytes: Buffer,
     /// Bytes of its records, as they were taken.
     pub(in crate::log) body_bytes: u64,
     pub(in crate::log) file: Arc<LogFile>,
@@ -201,6 +205,7 @@ impl Pipeline {
     ) -> Pipeline {
         let opened_in = active.epoch;
         let counters = active.lanes.iter().map(|_| Counters::default()).collect();
+        let buffers = active.buffers.clone();
         Pipeline {
             disk,
             clock: options.clock.clone(),
@@ -212,6 +217,7 @@ impl Pipeline {
             mode: AtomicU8::new(options.mode as u8),
             compression: AtomicU8::new(options.compression as u8),
             packing: Packing::default(),
+            buffers,
             demanded: AtomicU64::new(0),
             wants_sync: AtomicBool::new(false),
             template,
@@ -362,7 +368,7 @@ impl Pipeline {
         let align = self.align();
         let body_bytes = (active.buffer.len() - BLOCK_HEADER_BYTES) as u64;
         let (file, offset, length) = active.place(lane, align)?;
-        let spare = active.spares.pop().unwrap_or_else(|| vec![0; BLOCK_HEADER_BYTES]);
+        let spare = active.spares.pop().unwrap_or_else(|| self.buffers.with(vec![0; BLOCK_HEADER_BYTES]));
         active.spares_bytes = active.spares_bytes.saturating_sub(spare.capacity());
         let bytes = std::mem::replace(&mut active.buffer, spare);
         // The last block of a log that is being closed lets the other threads end.
@@ -443,7 +449,7 @@ impl Pipeline {
     }
 
     /// Notes that the operating system has a block, and keeps its bytes until the device has it.
-    pub(in crate::log) fn keep_until_settled(&self, sequence: u64, first: Lsn, bytes: Vec<u8>) {
+    pub(in crate::log) fn keep_until_settled(&self, sequence: u64, first: Lsn, bytes: Buffer) {
         if self.syncs_at_once(first) {
             // They are few: a flight stays with its block until it is durable.
             let (released, _) = self.durable.note(sequence, Progress::Written, bytes, usize::MAX);
@@ -452,7 +458,7 @@ impl Pipeline {
         let length = bytes.len();
         // Many small blocks may wait for long, each in a buffer that was large once.
         let (kept, spare) = if bytes.capacity() > 2 * length {
-            (bytes.as_slice().to_vec(), Some(Arc::new(bytes)))
+            (self.buffers.with(bytes.to_vec()), Some(Arc::new(bytes)))
         } else {
             (bytes, None)
         };
@@ -481,7 +487,7 @@ impl Pipeline {
             && let Some(mut bytes) =
                 buffers.pop_if(|bytes| active.spares_bytes + bytes.capacity() <= SPARES_BYTES_MAX)
         {
-            bytes.resize(BLOCK_HEADER_BYTES, 0);
+            bytes.change(|bytes| bytes.resize(BLOCK_HEADER_BYTES, 0));
             active.spares_bytes += bytes.capacity();
             active.spares.push(bytes);
         }
@@ -490,8 +496,10 @@ impl Pipeline {
 
 impl Active {
     pub(in crate::log) fn new(next: Lsn, next_sequence: u64, lanes: Vec<Lane>, state: State) -> Active {
+        let buffers = Buffers::default();
         Active {
-            buffer: vec![0; BLOCK_HEADER_BYTES],
+            buffer: buffers.with(vec![0; BLOCK_HEADER_BYTES]),
+            buffers,
             count: 0,
             next,
             next_sequence,
