@@ -10,18 +10,23 @@
 //!
 //! - What an entry says does not change, so nothing is logged, and nobody is told.
 //! - A view may read an entry that it sees when nobody has its latch: such an entry stays where it is.
+//! - The walk goes by positions ([`crate::table::KeyHash::position`]), which stay the same when segments are
+//!   merged or split. When most keys have just gone, the table shrinks during the walk: by the numbers of
+//!   segments, it would miss what goes from one before it into one behind it.
 //! - Large values stay: their nodes are shared with others, and fill the allocations that they have.
 
 use std::time::Duration;
 
 use crate::record::Lsn;
 use crate::store::Store;
-use crate::table::Entry;
+use crate::table::{END, Entry};
 
 /// The longest wait for a latch.
 const LATCH_WAIT: Duration = Duration::from_micros(200);
 /// The longest wait for the gate.
 const GATE_WAIT: Duration = Duration::from_millis(10);
+/// So often a segment is tried again that somebody has for long; then it is left for the next walk.
+const TRIES: u8 = 20;
 /// Behind each cut that a view can have.
 const BEHIND_CUTS: Lsn = Lsn(1 << 63);
 
@@ -29,7 +34,9 @@ const BEHIND_CUTS: Lsn = Lsn(1 << 63);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MovePlace {
     db: usize,
-    segment: usize,
+    position: u64,
+    /// How often the segment there was tried in vain.
+    tries: u8,
 }
 
 /// One step of such a walk.
@@ -43,19 +50,21 @@ pub struct Moved {
     pub next: Option<MovePlace>,
 }
 
-/// Moves the entries of one segment. It may be the same place where it goes on, if the gate was closed.
+/// Moves the entries of one segment. It may be the same place where it goes on, if the gate was closed or
+/// somebody has the segment.
 ///
 /// REQUIRES: the caller is not inside the gate.
 pub(crate) fn step(store: &Store, place: MovePlace) -> Moved {
     let at = |place: MovePlace| Moved { next: Some(place), ..Moved::default() };
     let Some(databases) = store.background_within(GATE_WAIT) else { return at(place) };
     let Some(table) = databases.tables.get(place.db) else { return Moved::default() };
-    if place.segment >= table.segments() {
-        return at(MovePlace { db: place.db + 1, segment: 0 });
-    }
-    let next = MovePlace { segment: place.segment + 1, ..place };
-    // One that somebody has for long is left for the next walk.
-    let Some(mut segment) = table.write_within(place.segment, Some(LATCH_WAIT)) else { return at(next) };
+    let (end, segment) = table.write_at(place.position, LATCH_WAIT);
+    let db = if end == END { place.db + 1 } else { place.db };
+    let next = MovePlace { db, position: end % END, tries: 0 };
+    let Some(mut segment) = segment else {
+        let again = MovePlace { tries: place.tries + 1, ..place };
+        return at(if again.tries < TRIES { again } else { next });
+    };
     // Under the latch: who reads entries without it has looked for them under it before.
     let readers = store.views().before(BEHIND_CUTS, || store.last_lsn(&databases));
     let is_pinned = |entry: &Entry| table.is_pinned(readers, entry);

@@ -482,6 +482,28 @@ fn what_a_view_may_be_reading_is_not_moved() {
 }
 
 #[test]
+fn a_walk_beside_which_the_table_shrinks_moves_all_that_is_left() {
+    const KEYS: u64 = 40_000;
+    let store = store();
+    let change = |number: u64, change| {
+        store.commit(0, &Batch::from_iter([Write::Key { db: 0, key: key_of(number).into(), change }]));
+    };
+    (0..KEYS)
+        .for_each(|number| change(number, Change::Put { value: b"value".to_vec().into(), expiry: None }));
+    (0..KEYS).filter(|number| number % 8 != 0).for_each(|number| change(number, Change::Delete));
+    let (left, mut moved) = (KEYS as usize / 8, 0);
+    let mut place = Some(MovePlace::default());
+    while let Some(from) = place {
+        let step = store.engine.move_entries(from);
+        if moved < left / 2 && moved + step.moved >= left / 2 {
+            store.engine.shrink_tables();
+        }
+        (moved, place) = (moved + step.moved, step.next);
+    }
+    assert!(moved >= left, "{moved} of {left} were moved");
+}
+
+#[test]
 fn of_other_parts_nothing_is_kept() {
     const KEYS: u64 = 3_000;
     let store = store();

@@ -20,7 +20,7 @@ use std::time::Duration;
 use super::directory::{Table, depth_of, index_among};
 use super::entry::{Entry, REACH_MAX, touch, touch_fronts};
 use super::hash::{END, KeyHash, LAST_POSITION};
-use super::latch::Ordering;
+use super::latch::{Ordering, WriteLatch};
 use super::pinned::Pinned;
 use super::readers::{Reader, Readers, Waiting};
 use super::remset::{Freed, RemsetSize};
@@ -150,6 +150,23 @@ impl Table {
                 versions: segment.remset().seen_by(reader, &range),
                 range,
             });
+        }
+    }
+
+    /// Latches the segment that a position is in for writing, unless that would take longer than the limit;
+    /// and says where the positions of that segment end.
+    pub(crate) fn write_at(&self, position: u64, limit: Duration) -> (u64, Option<WriteLatch<'_>>) {
+        let hash = KeyHash::at(position);
+        loop {
+            let n = self.segments();
+            let index = index_among(n, hash);
+            let end = |n| (position | (LAST_POSITION >> depth_of(n, index))) + 1;
+            let Some(segment) = self.write_within(index, Some(limit)) else { return (end(n), None) };
+            // Who splits or merges it has its latch.
+            let n = self.segments();
+            if index_among(n, hash) == index {
+                return (end(n), Some(segment));
+            }
         }
     }
 
