@@ -27,6 +27,16 @@ pub struct HashRef<'a> {
     now: UnixMs,
 }
 
+/// A field of a hash, chosen by chance.
+#[derive(Clone, Copy, Debug)]
+pub enum Chosen<'a> {
+    /// This one, with its value.
+    Field(&'a [u8], &'a [u8]),
+    /// Any of the fields without a time: the one at this place among them ([`HashRef::iter_lasting`]), or one
+    /// that is drawn ([`HashRef::draw_lasting`]), which is quicker unless they are few.
+    Lasting(usize),
+}
+
 fn pair<'a>(item: Item<'a>) -> (&'a [u8], &'a [u8]) {
     (item.name, item.value)
 }
@@ -132,26 +142,62 @@ impl<'a> HashRef<'a> {
         (next, found)
     }
 
-    /// A field, chosen by a uniform random number; `None` if all are hidden.
-    ///
-    /// One with a time is found by its place among the times. Others are drawn among all fields: that is
-    /// quick unless nearly all have times, and then it is seldom one of the others that is wanted. Only where
-    /// most fields are hidden it is so often, and a walk ends it.
-    pub fn sample(&self, random: u64) -> Option<(&'a [u8], &'a [u8])> {
-        let Some(times) = self.times else { return self.form.sample(random).map(pair) };
+    /// How many fields have no time.
+    pub fn lasting(&self) -> usize {
+        self.form.len() - self.times.map_or(0, Times::len)
+    }
+
+    /// Each place, with its field; `None` where that is hidden. For who counts places as work.
+    pub fn iter_places(&self) -> impl Iterator<Item = Option<(&'a [u8], &'a [u8])>> + use<'a> {
+        let hash = *self;
+        let shows = move |item: &Item<'_>| hash.times.is_none() || hash.shows(item.name);
+        self.form.walk_from(0).map(move |item| shows(&item).then(|| pair(item)))
+    }
+
+    /// As `iter_places`, with fields without a time alone.
+    pub fn iter_lasting(&self) -> impl Iterator<Item = Option<(&'a [u8], &'a [u8])>> + use<'a> {
+        let hash = *self;
+        self.form.walk_from(0).map(move |item| hash.lasts(&item).then(|| pair(item)))
+    }
+
+    /// Whether a field has no time.
+    fn lasts(&self, item: &Item<'_>) -> bool {
+        self.times.is_none_or(|times| times.get(item.name).is_none())
+    }
+
+    /// The choice of a uniform random number; `None` if all fields are hidden. A field with a time is found
+    /// by its place among the times.
+    pub fn choose(&self, random: u64) -> Option<Chosen<'a>> {
+        let field = |item: Item<'a>| Chosen::Field(item.name, item.value);
+        let Some(times) = self.times else { return self.form.sample(random).map(field) };
         let (over, all) = (times.count_over(self.now), self.form.len());
         if over == all {
             return None;
         }
         let place = over + super::scale(random, all - over);
-        if place < times.len() {
-            return self.form.find(times.field(place)?).map(pair);
+        match place.checked_sub(times.len()) {
+            Some(place) => Some(Chosen::Lasting(place)),
+            None => self.form.find(times.field(place)?).map(field),
         }
+    }
+
+    /// A field without a time, if draws among all fields, which `random` begins, find one: they seldom fail
+    /// unless few fields are without.
+    pub fn draw_lasting(&self, random: u64) -> Option<(&'a [u8], &'a [u8])> {
         let rng = SmallRng::seed_from_u64(random);
-        let lasts = |item: &Item<'_>| times.get(item.name).is_none();
-        let drawn = rng.random_iter().take(DRAWS).filter_map(|random| self.form.sample(random)).find(lasts);
-        let walked = || self.form.walk_from(0).filter(lasts).nth(place - times.len());
-        drawn.or_else(walked).map(pair)
+        let mut drawn = rng.random_iter().take(DRAWS).filter_map(|random| self.form.sample(random));
+        drawn.find(|item| self.lasts(item)).map(pair)
+    }
+
+    /// A field, chosen by a uniform random number; `None` if all are hidden.
+    #[cfg(test)]
+    pub(crate) fn sample(&self, random: u64) -> Option<(&'a [u8], &'a [u8])> {
+        match self.choose(random)? {
+            Chosen::Field(field, value) => Some((field, value)),
+            Chosen::Lasting(place) => {
+                self.draw_lasting(random).or_else(|| self.iter_lasting().flatten().nth(place))
+            }
+        }
     }
 }
 
