@@ -200,10 +200,6 @@ impl<'c, 'a: 'c> GroupReader<'c, 'a> {
         GroupReader { key, stream, head, group, state, consumer, is_asked, is_active, has_claimed }
     }
 
-    pub(super) fn is_of(&self, key: &[u8]) -> bool {
-        self.key == key
-    }
-
     /// Whether there are entries that nobody of the group got.
     pub(super) fn has_new(&self) -> bool {
         self.stream.last().is_some_and(|last| last.id > self.state.last_id)

@@ -9,6 +9,7 @@ use tarn_engine::value::stream::StreamId;
 use tarn_engine::value::{StreamRef, ValueRef};
 use tarn_resp::{Args, OwnedArgs, Protocol, Writer, parse_i64};
 
+use super::decided::Decided;
 use super::stream_args::id;
 use super::stream_budget::check_names;
 use super::stream_groups::{GroupReader, looks_at_each};
@@ -302,12 +303,15 @@ fn xreadgroup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
     // When something is pending for long enough, at the earliest: what is delivered from now on is later.
     let mut claimable = reading.claim.map(|min_idle| now.saturating_add(min_idle));
     let looks = looks_at_each(reading.keys.len());
-    let mut readers: Vec<GroupReader<'_, 'a>> = Vec::new();
+    let (mut readers, mut places) = (Vec::<GroupReader<'_, 'a>>::new(), Decided::default());
     for (key, from) in reading.streams() {
         let found = stream(cx, key)?.and_then(|(_, stream)| Some((stream, stream.group(group)?)));
         let Some((stream, found)) = found else { continue };
-        let known = readers.iter().position(|reader| reader.is_of(key)).map(|at| readers.swap_remove(at));
-        let mut reader = known.unwrap_or_else(|| GroupReader::new(key, stream, found, consumer));
+        let place = *places.entry(key, || {
+            readers.push(GroupReader::new(key, stream, found, consumer));
+            readers.len() - 1
+        });
+        let reader = &mut readers[place];
         let is_new = from == b">";
         let min_idle = reading.claim.filter(|_| is_new);
         let idle = min_idle.map(|min_idle| reader.find_idle(now, min_idle, reading.count, looks));
@@ -323,7 +327,6 @@ fn xreadgroup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
                 false => reader.reply_history(cx, id(from)?, reading.count),
             }
         }
-        readers.push(reader);
     }
     readers.iter().for_each(|reader| reader.note_consumer(cx));
     if replied > 0 {
