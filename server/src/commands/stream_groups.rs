@@ -252,17 +252,18 @@ impl<'c, 'a: 'c> GroupReader<'c, 'a> {
     }
 
     /// Replies with entries that may be claimed, if that is asked for, and then with entries that nobody of
-    /// the group got. These are pending from now on, unless they are to be acknowledged at once.
+    /// the group got. These are pending from now on, unless they are to be acknowledged at once. The first
+    /// one comes also if the budget is spent.
     pub(super) fn reply_new(
         &mut self,
         cx: &mut Context<'_, 'a>,
+        budget: &mut Budget,
         count: usize,
         is_pending: bool,
         idle: Option<Idle>,
     ) {
         let deferred = cx.reply.defer(count.min(9));
         let (now, mut len) = (cx.now(), 0);
-        let mut budget = Budget::new(cx, self.group.name(), self.consumer);
         let (before, shows_idle) = (self.state, idle.is_some());
         for (_, id) in idle.into_iter().flat_map(|idle| idle.ids) {
             if !budget.takes_one() && len > 0 {
@@ -301,11 +302,16 @@ impl<'c, 'a: 'c> GroupReader<'c, 'a> {
         }
     }
 
-    /// Replies with entries behind an ID that are pending for the consumer.
-    pub(super) fn reply_history(&mut self, cx: &mut Context<'_, 'a>, behind: StreamId, count: usize) {
+    /// Replies with entries behind an ID that are pending for the consumer; the first one as in `reply_new`.
+    pub(super) fn reply_history(
+        &mut self,
+        cx: &mut Context<'_, 'a>,
+        budget: &mut Budget,
+        behind: StreamId,
+        count: usize,
+    ) {
         let deferred = cx.reply.defer(count.min(9));
         let mut len = 0;
-        let mut budget = Budget::new(cx, self.group.name(), self.consumer);
         let from = behind.next();
         let ids = from.into_iter().flat_map(|from| self.group.owned_from(self.consumer, from)).take(count);
         for id in ids {

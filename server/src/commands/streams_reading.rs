@@ -11,7 +11,7 @@ use tarn_resp::{Args, OwnedArgs, Protocol, Writer, parse_i64};
 
 use super::decided::Decided;
 use super::stream_args::id;
-use super::stream_budget::check_names;
+use super::stream_budget::{Budget, check_names};
 use super::stream_groups::{GroupReader, looks_at_each};
 use super::streams::{count, write_entry};
 use crate::error::{CommandError, printable};
@@ -303,6 +303,7 @@ fn xreadgroup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
     // When something is pending for long enough, at the earliest: what is delivered from now on is later.
     let mut claimable = reading.claim.map(|min_idle| now.saturating_add(min_idle));
     let looks = looks_at_each(reading.keys.len());
+    let mut budget = Budget::new(cx, group, consumer);
     let (mut readers, mut places) = (Vec::<GroupReader<'_, 'a>>::new(), Decided::default());
     for (key, from) in reading.streams() {
         let found = stream(cx, key)?.and_then(|(_, stream)| Some((stream, stream.group(group)?)));
@@ -320,11 +321,15 @@ fn xreadgroup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
         let joins_others = reading.joins_others() && cx.is_behind_readers(key, group);
         let has_new = reader.has_new() && !joins_others;
         if !is_new || has_new || idle.as_ref().is_some_and(|idle| !idle.is_empty()) {
+            // Streams behind what fits are left out: nothing of them is delivered.
+            if replied > 0 && !budget.takes_one() {
+                break;
+            }
             replied += 1;
             write_key(&mut cx.reply, key);
             match is_new {
-                true => reader.reply_new(cx, reading.count, !reading.acknowledges, idle),
-                false => reader.reply_history(cx, id(from)?, reading.count),
+                true => reader.reply_new(cx, &mut budget, reading.count, !reading.acknowledges, idle),
+                false => reader.reply_history(cx, &mut budget, id(from)?, reading.count),
             }
         }
     }

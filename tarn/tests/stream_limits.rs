@@ -1,0 +1,46 @@
+//! The limits of what one command on streams changes and looks at, by the real program.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use running::{Connection, Running};
+
+/// Adds entries `1-1`, `1-2` … to a stream.
+fn fill(client: &mut Connection, stream: &str, entries: usize) {
+    for number in 1..=entries {
+        assert_eq!(client.ask(&format!("XADD {stream} 1-{number} f v")), format!("1-{number}"));
+    }
+}
+
+/// How many entries are pending for a group.
+fn pending(client: &mut Connection, stream: &str, group: &str) -> String {
+    let reply = client.whole(&format!("XPENDING {stream} {group}"));
+    reply.strip_prefix("*[:").and_then(|reply| reply.split(' ').next()).unwrap_or(&reply).to_owned()
+}
+
+#[test]
+fn streams_that_are_read_together_share_one_limit() {
+    let running = Running::start(&["--client-query-buffer-limit", "1mb"]);
+    let mut client = running.connect();
+    // 2066 bytes for each that becomes pending: 507 fit.
+    let group = "g".repeat(1000);
+    for stream in ["s", "t", "u"] {
+        fill(&mut client, stream, 600);
+        assert_eq!(client.ask(&format!("XGROUP CREATE {stream} {group} 0")), "+OK");
+    }
+    let new = format!("XREADGROUP GROUP {group} c STREAMS s t u > > >");
+    let reply = client.whole(&new);
+    assert_eq!(reply.matches("*[$f $v]").count(), 507);
+    assert!(reply.starts_with("*[*[$s ") && !reply.contains("*[$t "), "{reply:.100}");
+    // One for the second stream itself, and 93 for what was left of the first.
+    let reply = client.whole(&new);
+    assert_eq!(reply.matches("*[$f $v]").count(), 506);
+    assert!(reply.contains("*[$t ") && !reply.contains("*[$u "), "{reply:.100}");
+    let counts = ["s", "t", "u"].map(|stream| pending(&mut client, stream, &group));
+    assert_eq!(counts, ["600", "413", "0"]);
+    // What is read again is changed, too.
+    let reply = client.whole(&format!("XREADGROUP GROUP {group} c STREAMS t s 0 0"));
+    assert_eq!(reply.matches("*[$f $v]").count(), 413 + 93);
+    assert!(reply.starts_with("*[*[$t ") && reply.contains("*[$s "), "{reply:.100}");
+}
