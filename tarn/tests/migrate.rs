@@ -261,6 +261,10 @@ fn more_than_may_send_at_a_time_wait_for_a_place() {
         connection.send(&format!("MIGRATE 127.0.0.1 {port} k{number} 0 3600000"));
     }
     let mut accepted: Vec<_> = (0..16).map(|_| silent.accept().unwrap().0).collect();
+    assert_eq!(client.ask("SET late v"), "+OK");
+    let late = client.ask(&format!("MIGRATE 127.0.0.1 {} late 0 30", target.port));
+    assert_eq!(late, "-IOERR error or timeout connecting to the client");
+    assert_eq!(client.ask("DEL late"), ":1");
     let mut one_more = source.connect();
     assert_eq!(client.ask("SET other v"), "+OK");
     one_more.send(&format!("MIGRATE 127.0.0.1 {} other 0 5000", target.port));

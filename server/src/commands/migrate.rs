@@ -22,7 +22,7 @@ use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse;
 use crate::execute::spec::{Begin, Find, Flags, KeySpec};
-use crate::persist::migration::{Load, Migration, Outcome, Sent, Target};
+use crate::persist::migration::{Failure, Load, Migration, Outcome, Running, Sent, Target};
 
 /// Keys are sent so often at most.
 const ROUNDS_MAX: u32 = 3;
@@ -146,17 +146,19 @@ fn migrate<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
     let migration = match known {
         Some(migration) => migration,
         None => {
-            let is_there = |place: &usize| cx.entry(args.at(*place)).is_some();
-            let places: Vec<usize> = request.keys.clone().filter(is_there).collect();
-            if places.is_empty() {
+            if !request.keys.clone().any(|place| cx.entry(args.at(place)).is_some()) {
                 cx.reply.simple("NOKEY");
                 return Ok(());
             }
             if cx.client.denies_waiting {
                 return Err(IN_TRANSACTION);
             }
-            // Without a place it is run again a moment later, as one that finds the gate closed.
-            send(cx, args, &request, &places, &[], 1)?.ok_or(CommandError::GateBusy)?
+            let Some(place) = take_place(cx, args, &request)? else {
+                cx.client.after = After::Postpone;
+                return Ok(());
+            };
+            let places: Vec<usize> = request.keys.clone().collect();
+            send(cx, args, &request, place, &places, &[], 1)?
         }
     };
     let next = match migration.outcome() {
@@ -184,19 +186,42 @@ enum Next {
     Reply,
 }
 
-/// Sends copies of the keys at these places. Those at the places `kept` were taken before. `None`: so many
-/// are being sent that this is to be tried later.
+/// A place among the requests that send keys. `None`: the request waits for one, and runs again when it has
+/// it. An error when it has waited for as long as it may.
+fn take_place(
+    cx: &mut Context<'_, '_>,
+    args: Args<'_>,
+    request: &Request,
+) -> Result<Option<Running>, Failure> {
+    let turn = cx.client.sending_turn.take().filter(|turn| turn.is_of(args));
+    let mut turn = match turn {
+        Some(turn) => turn,
+        None => match cx.server.migrations.enter(args, request.target.timeout, &cx.client.handle) {
+            Ok(place) => return Ok(Some(place)),
+            Err(turn) => Box::new(turn),
+        },
+    };
+    if let Some(place) = turn.take_place() {
+        return Ok(Some(place));
+    }
+    if turn.is_late() {
+        return Err(Failure::Connecting);
+    }
+    cx.client.sending_turn = Some(turn);
+    Ok(None)
+}
+
+/// Sends copies of the keys at these places, of those that are there. Those at the places `kept` were taken
+/// before.
 fn send(
     cx: &Context<'_, '_>,
     args: Args<'_>,
     request: &Request,
+    running: Running,
     places: &[usize],
     kept: &[usize],
     rounds: u32,
-) -> Result<Option<Box<Migration>>, CommandError> {
-    if cx.server.migrations.is_full() {
-        return Ok(None);
-    }
+) -> Result<Box<Migration>, CommandError> {
     let watched = |place: usize| Sent { place, watch: cx.keys.watch(cx.db, args.at(place)) };
     let (mut keys, mut bytes) = (Vec::with_capacity(places.len()), 0);
     for place in places {
@@ -214,7 +239,7 @@ fn send(
     let kept = kept.iter().map(|place| watched(*place)).collect();
     let load = Load { target, keys, kept, rounds };
     let (clock, client) = (cx.server.clock.clone(), cx.client.handle.clone());
-    Ok(cx.server.migrations.send(load, args, clock, client)?.map(Box::new))
+    Ok(Box::new(running.send(load, args, clock, client)?))
 }
 
 /// Deletes the keys that the other server has taken, and replies. If some have changed meanwhile, they are
@@ -242,10 +267,14 @@ fn settle<'a>(
     let failure = outcome.failure.clone().map(CommandError::from);
     let failure = match failure {
         None if changed.is_empty() => None,
-        None if migration.rounds < ROUNDS_MAX => {
-            let sent = send(cx, args, request, &changed, &unchanged, migration.rounds + 1)?;
-            return Ok(sent.map_or(Next::Wait, Next::Again));
-        }
+        None if migration.rounds < ROUNDS_MAX => match take_place(cx, args, request) {
+            Ok(None) => return Ok(Next::Wait),
+            Ok(Some(place)) => {
+                let sent = send(cx, args, request, place, &changed, &unchanged, migration.rounds + 1)?;
+                return Ok(Next::Again(sent));
+            }
+            Err(failure) => Some(failure.into()),
+        },
         None => Some(CommandError::owned(format!(
             "ERR {} of the keys changed whenever they were sent: they are still here, and the target \
              instance has older values",

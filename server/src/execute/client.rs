@@ -18,7 +18,7 @@ use crate::execute::steps::Rest;
 use crate::execute::transaction::{Transaction, Watching};
 use crate::net::handle::ClientHandle;
 use crate::persist::libraries::Job;
-use crate::persist::migration::Migration;
+use crate::persist::migration::{Migration, Queued};
 use crate::persist::reload::Reload;
 use crate::persist::saver::Ticket;
 use crate::persist::shutdown::Attempt;
@@ -96,6 +96,8 @@ pub struct Client {
     pub(crate) job: Option<Job>,
     /// The keys that its `MIGRATE` sends to another server.
     pub(crate) migration: Option<Box<Migration>>,
+    /// The turn of its `MIGRATE` where others send keys, too.
+    pub(crate) sending_turn: Option<Box<Queued>>,
     /// The file that its `DEBUG RELOAD` waits for.
     pub(crate) reload: Option<Box<Reload>>,
     /// The end of the server that its `SHUTDOWN` waits for.
@@ -152,6 +154,7 @@ impl Client {
             rewrite: None,
             job: None,
             migration: None,
+            sending_turn: None,
             reload: None,
             ending: None,
             waits_for_gate: None,
@@ -244,12 +247,15 @@ impl Client {
             || self.asked.is_some()
             || self.searching.is_some()
             || self.migration.is_some()
+            || self.sending_turn.is_some()
             || self.reload.is_some()
     }
 
-    /// Whether another thread is at what its request waits for still. It wakes the connection at its end.
+    /// Whether another thread is at what its request waits for still. It wakes the connection at its end, but
+    /// for that of a time.
     pub(crate) fn awaits_thread(&self) -> bool {
-        self.migration.as_ref().is_some_and(|migration| migration.outcome().is_none())
+        let sends = || self.migration.as_ref().is_some_and(|migration| migration.outcome().is_none());
+        self.sending_turn.as_ref().map_or_else(sends, |turn| !turn.is_over())
             || self.reload.as_ref().is_some_and(|reload| reload.outcome().is_none())
     }
 

@@ -8,17 +8,22 @@
 //! Between the copy and the look other clients are served, and may change the keys. So each copied key is
 //! watched, and one that has changed is sent again: the request decides that (`commands/migrate.rs`).
 //!
+//! So many requests send at a time; others wait for a place, in the order in which they came, without looking
+//! at their keys meanwhile.
+//!
 //! Invariant: a key counts as taken only if the other server has answered its `RESTORE` with `+OK`.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tarn_engine::io::Clock;
+use tarn_engine::lock::Mutex;
 use tarn_engine::record::UnixMs;
 use tarn_engine::session::Copied;
 use tarn_engine::{Entry, Watch};
@@ -177,42 +182,134 @@ pub(crate) struct Load {
     pub rounds: u32,
 }
 
-/// Sends keys to other servers.
+/// Lets requests send keys to other servers, so many at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Migrator {
-    running: AtomicU64,
+    places: Mutex<Places>,
 }
 
-/// The place of a thread among those that may run.
-struct Running(Arc<Migrator>);
+/// The places of requests that send keys, and the requests that wait for one.
+///
+/// Invariant: where one waits, all places are taken.
+#[derive(Debug, Default)]
+struct Places {
+    taken: u64,
+    next: u64,
+    /// By their numbers, in the order in which they came.
+    waiting: BTreeMap<u64, Arc<Turn>>,
+}
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
-    }
+/// A request that waits for a place.
+#[derive(Debug)]
+struct Turn {
+    client: Arc<ClientHandle>,
+    has_place: AtomicBool,
 }
 
 impl Migrator {
-    /// Whether so many are being sent that others have to wait.
-    pub(crate) fn is_full(&self) -> bool {
-        self.running.load(Ordering::Relaxed) >= MIGRATIONS_MAX
+    /// A place for the request `args`, if there is one. Else its turn: `client` is woken when it has a place,
+    /// for which it waits no longer than `timeout`.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        args: Args<'_>,
+        timeout: Duration,
+        client: &Arc<ClientHandle>,
+    ) -> Result<Running, Queued> {
+        let mut places = self.places.lock();
+        if places.taken < MIGRATIONS_MAX {
+            places.taken += 1;
+            return Ok(Running(self.clone()));
+        }
+        let number = places.next;
+        places.next += 1;
+        let turn = Arc::new(Turn { client: client.clone(), has_place: AtomicBool::new(false) });
+        places.waiting.insert(number, turn.clone());
+        let until = Instant::now().checked_add(timeout);
+        Err(Queued { request: hash_of(args), number, turn, until, migrator: self.clone(), is_used: false })
     }
 
-    /// Has keys of the request `args` sent. Waits for nothing; the client is woken when that is done. `None`:
-    /// so many are being sent that this is to be asked again later.
+    /// Gives a place to the request that waits for longest, if one does.
+    fn free(&self) {
+        let next = {
+            let mut places = self.places.lock();
+            let next = places.waiting.pop_first();
+            places.taken -= u64::from(next.is_none());
+            next
+        };
+        if let Some((_, turn)) = next {
+            turn.has_place.store(true, Ordering::SeqCst);
+            turn.client.wake();
+        }
+    }
+}
+
+/// The turn of a request that waits for a place. Dropping it gives it up, with the place that it may have.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    /// A hash of the request.
+    request: u64,
+    number: u64,
+    turn: Arc<Turn>,
+    /// The end of its wait; `None`: beyond all clocks.
+    until: Option<Instant>,
+    migrator: Arc<Migrator>,
+    /// Whether its place has been taken.
+    is_used: bool,
+}
+
+impl Queued {
+    /// Whether it is of this request.
+    pub(crate) fn is_of(&self, args: Args<'_>) -> bool {
+        self.request == hash_of(args)
+    }
+
+    /// Whether it has waited for as long as it may.
+    pub(crate) fn is_late(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// Whether it has to wait no more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.turn.has_place.load(Ordering::SeqCst) || self.is_late()
+    }
+
+    /// Its place, once it has one.
+    pub(crate) fn take_place(&mut self) -> Option<Running> {
+        let has_place = self.turn.has_place.load(Ordering::SeqCst) && !self.is_used;
+        self.is_used |= has_place;
+        has_place.then(|| Running(self.migrator.clone()))
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        let waits = self.migrator.places.lock().waiting.remove(&self.number).is_some();
+        if !waits && !self.is_used {
+            self.migrator.free();
+        }
+    }
+}
+
+/// A place among the requests that send keys.
+#[derive(Debug)]
+pub(crate) struct Running(Arc<Migrator>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.free();
+    }
+}
+
+impl Running {
+    /// Has keys of the request `args` sent. Waits for nothing; the client is woken when that is done.
     pub(crate) fn send(
-        self: &Arc<Self>,
+        self,
         load: Load,
         args: Args<'_>,
         clock: Arc<dyn Clock>,
         client: Arc<ClientHandle>,
-    ) -> Result<Option<Migration>, CommandError> {
+    ) -> Result<Migration, CommandError> {
         let Load { target, keys, kept, rounds } = load;
-        let before = self.running.fetch_add(1, Ordering::Relaxed);
-        let place = Running(self.clone());
-        if before >= MIGRATIONS_MAX {
-            return Ok(None);
-        }
         let (keys, copies): (Vec<Sent>, Vec<Copied>) = keys.into_iter().unzip();
         let job = Arc::new(Job::default());
         let shared = job.clone();
@@ -220,7 +317,7 @@ impl Migrator {
             let mut taken = vec![false; copies.len()];
             let failure = send_all(&target, &copies, &*clock, &shared, &mut taken).err();
             // Before the client is told, which may send more.
-            drop((copies, place));
+            drop((copies, self));
             shared.close();
             let is_first = shared.outcome.set(Outcome { taken, failure }).is_ok();
             debug_assert!(is_first, "keys are sent once");
@@ -228,7 +325,7 @@ impl Migrator {
         };
         let started = std::thread::Builder::new().name("tarn-migrate".to_owned()).spawn(work);
         started.map_err(|error| CommandError::owned(format!("ERR cannot start a thread: {error}")))?;
-        Ok(Some(Migration { request: hash_of(args), keys, kept, rounds, job }))
+        Ok(Migration { request: hash_of(args), keys, kept, rounds, job })
     }
 }
 
@@ -411,10 +508,12 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::net::address::Address;
     use std::net::TcpListener;
     use std::thread::JoinHandle;
     use tarn_engine::io::SystemClock;
     use tarn_engine::record::{Change, Lsn};
+    use tarn_resp::OwnedArgs;
 
     /// Keys `key 0`, `key 1` …, the last of which expires at this time.
     fn keys(number: usize, expiry: Option<UnixMs>) -> Vec<Arc<Entry>> {
@@ -555,6 +654,36 @@ mod tests {
         let request = thread.join().unwrap().remove(1);
         let ttl: u64 = request.rsplit(' ').next().unwrap().parse().unwrap();
         assert!((100_000..=500_000).contains(&ttl), "{request}");
+    }
+
+    #[test]
+    fn places_go_to_those_that_wait_in_their_order() {
+        const LONG: Duration = Duration::MAX;
+        let migrator = Arc::<Migrator>::default();
+        let address = Address::Unix("test".into());
+        let client = Arc::new(ClientHandle::new(1, address.clone(), address, 0));
+        let request: OwnedArgs = ["migrate", "host"].into_iter().collect();
+        let enter = |timeout| migrator.enter(request.as_args(), timeout, &client);
+        let mut places: Vec<Running> = (0..MIGRATIONS_MAX).map(|_| enter(LONG).unwrap()).collect();
+        let mut first = enter(LONG).unwrap_err();
+        let (second, mut third) = (enter(LONG).unwrap_err(), enter(LONG).unwrap_err());
+        assert!(first.is_of(request.as_args()) && !first.is_over() && first.take_place().is_none());
+        // Who goes gives up its turn, and its place if it has one.
+        drop(second);
+        drop(places.pop());
+        assert!(first.is_over() && !third.is_over());
+        drop(first);
+        assert!(third.is_over() && !third.is_late());
+        places.extend(third.take_place());
+        assert!(third.take_place().is_none());
+        drop(third);
+        let late = enter(Duration::ZERO).unwrap_err();
+        assert!(late.is_over() && late.is_late());
+        drop(late);
+        assert_eq!((places.len() as u64, migrator.places.lock().taken), (MIGRATIONS_MAX, MIGRATIONS_MAX));
+        drop(places);
+        assert_eq!(migrator.places.lock().taken, 0);
+        assert!(enter(LONG).is_ok());
     }
 
     #[test]

@@ -178,7 +178,7 @@ impl<'e> Executor<'e> {
         if !matches!(client.after, After::Postpone | After::Pause) {
             forget_caching(client, args);
             client.ready.iter_mut().for_each(|ready| ready.has_run = true);
-            (client.migration, client.reload) = (None, None);
+            (client.migration, client.sending_turn, client.reload) = (None, None, None);
         }
         match &mut client.after {
             // There is no reply yet, nor one to be skipped.
