@@ -373,6 +373,13 @@ fn publications(classes: EventClasses, event: &str, db: u8, key: &[u8]) -> impl 
     of_key.into_iter().chain(of_event)
 }
 
+/// Whether anything of what expires is told where events of these classes are.
+pub(crate) fn tells_of_expiry(classes: EventClasses) -> bool {
+    // Of keys; of fields; of hashes that have lost the last one.
+    let told = [EventClasses::EXPIRED, EventClasses::HASH, EventClasses::GENERIC];
+    told.into_iter().any(|class| classes.has(class))
+}
+
 /// Tells that a key has expired and was deleted as `lsn`.
 pub(crate) fn tell_expired(server: &Shared, db: u8, key: &[u8], lsn: Lsn) {
     tell_gone(server, (EventClasses::EXPIRED, "expired"), db, key, lsn);
@@ -411,6 +418,17 @@ mod tests {
     use crate::commands;
     use crate::execute::spec::Flags;
     use tarn_resp::OwnedArgs;
+
+    #[test]
+    fn expiry_is_told_of_by_each_class_that_has_an_event_of_it() {
+        let with = |class: EventClasses| EventClasses(EventClasses::KEYEVENT.0 | class.0);
+        for class in [EventClasses::EXPIRED, EventClasses::HASH, EventClasses::GENERIC] {
+            assert!(tells_of_expiry(with(class)), "{}", class.0);
+        }
+        for class in [EventClasses::EVICTED, EventClasses::STRING, EventClasses::NEW] {
+            assert!(!tells_of_expiry(with(class)), "{}", class.0);
+        }
+    }
 
     /// Commands whose events `add_written` finds itself.
     const WITH_SEVERAL: &[&str] = &[

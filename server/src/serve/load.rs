@@ -147,10 +147,7 @@ impl ExpiryListener for Expired {
 
     fn is_behind(&self) -> bool {
         self.0.upgrade().is_some_and(|server| {
-            let has = |classes: EventClasses| {
-                [EventClasses::EXPIRED, EventClasses::HASH].into_iter().any(|class| classes.has(class))
-            };
-            let tells = server.live.event_classes().is_some_and(has);
+            let tells = server.live.event_classes().is_some_and(events::tells_of_expiry);
             (tells || server.tracking.is_on()) && server.pubsub.is_full()
         })
     }
