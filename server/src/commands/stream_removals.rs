@@ -53,6 +53,9 @@ const LOOKS_MAX: usize = 1 << 20;
 /// And trims, of which each `XADD` may ask for one.
 const TRIM_LOOKS_MAX: usize = 1 << 16;
 
+const MANY_GROUPS: CommandError =
+    CommandError::text("ERR the stream has too many groups to be trimmed with ACKED or DELREF");
+
 /// Entries that a trim removes.
 #[derive(Default)]
 pub(super) struct Removal {
@@ -99,8 +102,11 @@ impl Removal {
         stream: StreamRef<'_>,
         added: Option<StreamId>,
     ) -> Result<Removal, CommandError> {
-        let groups = stream.groups();
         let (there, (most, reach)) = (stream.len(), trim.most_and_reach(stream, added));
+        if most == 0 {
+            return Ok(Removal::default());
+        }
+        let groups = stream.groups_within(TRIM_LOOKS_MAX).ok_or(MANY_GROUPS)?;
         let len = there + usize::from(added.is_some());
         let first = stream.first().map(|first| first.id);
         let needed = groups.iter().filter_map(|group| first_needed(*group, first)).min();
@@ -111,7 +117,8 @@ impl Removal {
         let mut removal = Removal { front, below: below_rank(stream, added, front), others: Vec::new() };
         let last_read = groups.iter().map(|group| group.state().last_id).min().unwrap_or(StreamId::MAX);
         let mut budget = Budget::new(cx, b"", b"");
-        let mut looks = TRIM_LOOKS_MAX;
+        // Each has been asked already for what it needs first.
+        let mut looks = TRIM_LOOKS_MAX - groups.len();
         let behind = (front < there).then(|| stream.iter_at(front));
         let ids = behind.into_iter().flatten().map(|entry| entry.id);
         for (rank, id) in (front..reach).zip(ids.chain(added.filter(|_| front < len))) {
@@ -177,7 +184,7 @@ impl Removal {
         if self.front == 0 {
             return Ok(());
         }
-        let groups = stream.groups();
+        let groups = stream.groups_within(TRIM_LOOKS_MAX).ok_or(MANY_GROUPS)?;
         let mut budget = Budget::new(cx, longest_name(&groups), b"");
         for group in groups {
             let ids = group.pending_from(first).map(|pending| pending.id);
@@ -296,10 +303,10 @@ impl<'c, 'a> Removals<'c, 'a> {
     ) -> Result<Removals<'c, 'a>, CommandError> {
         const TOO_MANY: CommandError =
             CommandError::text("ERR the command names too many entries of a stream with so many groups");
-        let groups = if refs == Refs::Keep { Vec::new() } else { stream.groups() };
-        if groups.len().saturating_mul(count) > LOOKS_MAX {
-            return Err(TOO_MANY);
-        }
+        let groups = match refs {
+            Refs::Keep => Vec::new(),
+            _ => stream.groups_within(LOOKS_MAX / count.max(1)).ok_or(TOO_MANY)?,
+        };
         let budget = Budget::new(cx, longest_name(&groups), b"");
         let (seen, removed, settled) = (HashSet::new(), Vec::new(), Vec::new());
         Ok(Removals { key, stream, groups, refs, budget, seen, removed, settled })

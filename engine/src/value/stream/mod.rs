@@ -153,9 +153,20 @@ impl<'a> StreamRef<'a> {
 
     /// The consumer groups, sorted by name.
     pub fn groups(&self) -> Vec<GroupRef<'a>> {
+        self.some_groups(usize::MAX)
+    }
+
+    /// As `groups`; `None` if there are more than `most`, which is found without a look at all of them.
+    pub fn groups_within(&self, most: usize) -> Option<Vec<GroupRef<'a>>> {
+        Some(self.some_groups(most.saturating_add(1))).filter(|groups| groups.len() <= most)
+    }
+
+    /// So many of the groups, or all if there are fewer, by their names.
+    fn some_groups(&self, wanted: usize) -> Vec<GroupRef<'a>> {
         let mut groups = Vec::new();
         let mut at = self.form.lower_bound(&[element::GROUP]);
-        while let Some(item) = self.form.get(at)
+        while groups.len() < wanted
+            && let Some(item) = self.form.get(at)
             && let Some(group) = Name::parse(item.name).and_then(|name| name.group())
         {
             groups.extend(GroupRef::find(*self, group));
