@@ -6,6 +6,7 @@
 //!                             └ nothing that is unwanted
 //! ```
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -233,8 +234,8 @@ impl<'a> ClientFilter<'a> {
         ClientFilter { wanted, ..ClientFilter::default() }
     }
 
-    /// That of these words. `kills`: they are of `CLIENT KILL`, which spares its own client unless they say
-    /// otherwise, and names each other once.
+    /// That of these words, each number of which counts once. `kills`: they are of `CLIENT KILL`, which
+    /// spares its own client unless they say otherwise.
     pub(super) fn parse(
         words: Args<'a>,
         kills: bool,
@@ -263,9 +264,13 @@ impl<'a> ClientFilter<'a> {
             }
         }
         filter.without_ids.sort_unstable();
-        if let Some(ids) = filter.ids.as_mut().filter(|_| kills) {
-            ids.sort_unstable();
-            ids.dedup();
+        if let Some(ids) = &mut filter.ids {
+            if kills {
+                ids.sort_unstable();
+            }
+            // A number may come a million times, and a line is some hundred bytes long.
+            let mut seen = HashSet::new();
+            ids.retain(|id| seen.insert(*id));
         }
         Ok(filter)
     }
@@ -332,7 +337,8 @@ mod tests {
             ("skipme no", &[1u64, 2, 3, 4][..]),
             ("SKIPME YES", &[2, 3, 4]),
             ("ID 3", &[3]),
-            ("id 3 1 3 99 -5", &[3, 1, 3]),
+            ("id 3 1 3 99 -5", &[3, 1]),
+            ("id 3 3 3 id 1 3 1", &[3, 1]),
             ("id 3 1 skipme yes", &[3]),
             ("id 3 id 1 type normal", &[1]),
             ("not-id 3 1", &[2, 4]),
