@@ -1,7 +1,7 @@
 //! `MIGRATE`: a thread sends copies of keys to another server, as a worker does not wait for a network.
 //!
 //! ```text
-//!   MIGRATE ──copies of keys──> tarn-migrate: connect ── AUTH, SELECT ── RESTORE … ──> the other server
+//!   MIGRATE ──copies of keys──> tarn-migrate: connect ── PING AUTH SELECT ── RESTORE … ──> the other server
 //!   the client's request looks again ── keys that it has taken and nobody has changed ──> deleted here
 //! ```
 //!
@@ -11,7 +11,8 @@
 //! So many requests send at a time; others wait for a place, in the order in which they came, without looking
 //! at their keys meanwhile.
 //!
-//! Invariant: a key counts as taken only if the other server has answered its `RESTORE` with `+OK`.
+//! Invariants: a key counts as taken only if the other server has answered its `RESTORE` with `+OK`. No bytes
+//! that a client chose are sent before the other server has answered as one of Redis' protocol does.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -361,14 +362,35 @@ impl Link<'_> {
         self.stream.write_all(bytes).map_err(|_| Failure::Writing)
     }
 
-    /// Reads the answer to a request, which is one line.
-    fn expect_ok(&mut self) -> Result<(), Failure> {
+    /// Reads an answer, which is one line, without its end.
+    fn read_line(&mut self) -> Result<Vec<u8>, Failure> {
         let mut line = Vec::new();
         let mut answers = self.answers.by_ref().take(LINE_BYTES_MAX);
         answers.read_until(b'\n', &mut line).map_err(|_| Failure::Reading)?;
-        match line.strip_suffix(b"\r\n") {
-            Some(b"+OK") => Ok(()),
-            Some([b'-', text @ ..]) => Err(Failure::Refused(printable(text))),
+        if !line.ends_with(b"\r\n") {
+            return Err(Failure::Reading);
+        }
+        line.truncate(line.len() - 2);
+        Ok(line)
+    }
+
+    /// Reads the answer to a request, which is to be `+OK`.
+    fn expect_ok(&mut self) -> Result<(), Failure> {
+        match self.read_line()?.as_slice() {
+            b"+OK" => Ok(()),
+            [b'-', text @ ..] => Err(Failure::Refused(printable(text))),
+            _ => Err(Failure::Reading),
+        }
+    }
+
+    /// Asks whether this is a server of Redis' protocol. One that wants a password first answers with an
+    /// error.
+    fn greet(&mut self) -> Result<(), Failure> {
+        let mut request = Vec::new();
+        push_request(&mut request, &[b"PING"]);
+        self.write(&request)?;
+        match self.read_line()?.as_slice() {
+            b"+PONG" | [b'-', ..] => Ok(()),
             _ => Err(Failure::Reading),
         }
     }
@@ -403,6 +425,9 @@ fn send_all<K: Deref<Target = Entry>>(
     // If it was given up before the connection was known, nobody has ended that.
     job.close_if_given_up();
     if !target.auth.is_empty() {
+        // Passwords may have any bytes, ends of lines among them. A server of another protocol, such as one
+        // of mail, could take them for requests.
+        link.greet()?;
         let words: Vec<&[u8]> =
             std::iter::once(&b"AUTH"[..]).chain(target.auth.iter().map(Vec::as_slice)).collect();
         link.ask(&words)?;
@@ -580,7 +605,8 @@ mod tests {
 
     #[test]
     fn keys_are_taken_one_by_one_and_the_first_refusal_is_told() {
-        let answers = ["+OK", "+OK", "+OK", "-BUSYKEY Target key name already exists.", "-ERR other", "+OK"];
+        let busy = "-BUSYKEY Target key name already exists.";
+        let answers = ["+PONG", "+OK", "+OK", "+OK", busy, "-ERR other", "+OK"];
         let (mut target, thread) = server(lines(&answers));
         target.auth = vec![b"user".to_vec(), b"secret".to_vec()];
         let (taken, sent) = send(&target, &keys(4, None));
@@ -588,16 +614,19 @@ mod tests {
         let refusal = "BUSYKEY Target key name already exists.".to_owned();
         assert_eq!(sent, Err(Failure::Refused(refusal)));
         let restores = (0..4).map(|index| format!("RESTORE key {index} 0"));
-        let expected: Vec<String> =
-            ["AUTH user secret".to_owned(), "SELECT 3".to_owned()].into_iter().chain(restores).collect();
+        let first = ["PING", "AUTH user secret", "SELECT 3"].map(str::to_owned);
+        let expected: Vec<String> = first.into_iter().chain(restores).collect();
         assert_eq!(thread.join().unwrap(), expected);
     }
 
     #[test]
     fn nothing_is_sent_where_the_password_or_the_database_is_refused() {
         for (answers, asked) in [
-            (&["-WRONGPASS no"][..], vec!["AUTH x"]),
-            (&["+OK", "-ERR DB index is out of range"], vec!["AUTH x", "SELECT 3"]),
+            (&["+PONG", "-WRONGPASS no"][..], vec!["PING", "AUTH x"]),
+            (
+                &["-NOAUTH Authentication required.", "+OK", "-ERR DB index is out of range"],
+                vec!["PING", "AUTH x", "SELECT 3"],
+            ),
         ] {
             let (mut target, thread) = server(lines(answers));
             target.auth = vec![b"x".to_vec()];
@@ -605,6 +634,16 @@ mod tests {
             assert_eq!(taken, [false, false]);
             assert!(matches!(sent, Err(Failure::Refused(_))), "{sent:?}");
             assert_eq!(thread.join().unwrap(), asked);
+        }
+    }
+
+    #[test]
+    fn no_password_goes_to_a_server_of_another_protocol() {
+        for answer in ["220 mail ESMTP", "HTTP/1.1 400 Bad Request", "+OK POP3 ready", "ERROR", ""] {
+            let (mut target, thread) = server(lines(&[answer]));
+            target.auth = vec![b"x\r\nHELO me\r\n".to_vec()];
+            assert_eq!(send(&target, &keys(1, None)), (vec![false], Err(Failure::Reading)), "{answer}");
+            assert_eq!(thread.join().unwrap(), ["PING"]);
         }
     }
 
