@@ -97,6 +97,32 @@ fn a_reply_in_steps_is_that_of_the_same_command_without_steps() {
     }
 }
 
+#[test]
+fn fields_that_are_over_are_never_drawn_with_steps_or_without() {
+    let running = Running::start(&["--threads", "1"]);
+    let mut client = running.connect();
+    assert_eq!(client.ask("DEBUG SET-ACTIVE-EXPIRE 0"), "+OK");
+    assert_eq!(client.ask("HSET h stay 1"), ":1");
+    for part in 0..5 {
+        let fields: String = (0..1000).map(|number| format!(" f{part}:{number} v")).collect();
+        assert_eq!(client.ask(&format!("HSETEX h PX 500 FIELDS 1000{fields}")), ":1");
+    }
+    eventually(|| (client.ask("HLEN h") == ":1").then_some(()));
+    for (draw, expected) in [
+        ("HRANDFIELD h", "$stay".to_owned()),
+        ("HRANDFIELD h 1", "*[$stay]".to_owned()),
+        ("HRANDFIELD h 9 WITHVALUES", "*[$stay $1]".to_owned()),
+        ("HRANDFIELD h -300", format!("*[{}]", ["$stay"; 300].join(" "))),
+    ] {
+        for steps_from in ["1024", "0"] {
+            assert_eq!(client.ask(&format!("DEBUG STEPS-FROM {steps_from}")), "+OK");
+            assert_eq!(client.whole(draw), expected, "{draw} {steps_from}");
+        }
+        assert_eq!(at_once(&mut client, draw), expected, "{draw}");
+    }
+    assert_eq!(client.ask("HLEN h"), ":1");
+}
+
 /// A client that asks and reads nothing: its reply fills the buffers of its socket, and stands still.
 fn standing_still(running: &Running, client: &mut Connection, command: &str) -> Connection {
     let mut slow = running.connect();

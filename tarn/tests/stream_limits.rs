@@ -13,7 +13,7 @@ fn fill(client: &mut Connection, stream: &str, entries: usize) {
     }
 }
 
-/// How many entries are pending for a group.
+/// The number of entries that are pending for a group.
 fn pending(client: &mut Connection, stream: &str, group: &str) -> String {
     let reply = client.whole(&format!("XPENDING {stream} {group}"));
     reply.strip_prefix("*[:").and_then(|reply| reply.split(' ').next()).unwrap_or(&reply).to_owned()
@@ -39,7 +39,7 @@ fn streams_that_are_read_together_share_one_limit() {
     assert!(reply.contains("*[$t ") && !reply.contains("*[$u "), "{reply:.100}");
     let counts = ["s", "t", "u"].map(|stream| pending(&mut client, stream, &group));
     assert_eq!(counts, ["600", "413", "0"]);
-    // What is read again is changed, too.
+    // Entries that are read again are changed, too.
     let reply = client.whole(&format!("XREADGROUP GROUP {group} c STREAMS t s 0 0"));
     assert_eq!(reply.matches("*[$f $v]").count(), 413 + 93);
     assert!(reply.starts_with("*[*[$t ") && reply.contains("*[$s "), "{reply:.100}");

@@ -142,7 +142,7 @@ impl<'a> HashRef<'a> {
         (next, found)
     }
 
-    /// How many fields have no time.
+    /// The number of fields without a time.
     pub fn lasting(&self) -> usize {
         self.form.len() - self.times.map_or(0, Times::len)
     }

@@ -707,7 +707,7 @@ mod tests {
         let mut first = enter(LONG).unwrap_err();
         let (second, mut third) = (enter(LONG).unwrap_err(), enter(LONG).unwrap_err());
         assert!(first.is_of(request.as_args()) && !first.is_over() && first.take_place().is_none());
-        // Who goes gives up its turn, and its place if it has one.
+        // A request that goes gives up its turn, and its place if it has one.
         drop(second);
         drop(places.pop());
         assert!(first.is_over() && !third.is_over());
