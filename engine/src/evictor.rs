@@ -86,7 +86,8 @@ pub(crate) fn evict(
     while evicted.bytes < wanted {
         let Some(candidate) = search.next(&mut pool) else {
             // Where latches were in the way, or the time was over, there may be keys elsewhere.
-            evicted.room = if search.latched > 0 || search.is_cut { Room::Unfinished } else { Room::Nothing };
+            let may_be_more = search.latched > 0 || search.is_cut;
+            evicted.room = if may_be_more { Room::Unfinished } else { room_at_the_end(store) };
             break;
         };
         match delete(store, session, options, &candidate, group) {
@@ -94,7 +95,7 @@ pub(crate) fn evict(
                 misses = 0;
                 evicted.keys += u64::from(deleted.is_evicted);
                 evicted.bytes += deleted.bytes;
-                evicted.bytes_behind += if deleted.is_large { deleted.bytes } else { 0 };
+                evicted.bytes_behind += if deleted.is_slow { deleted.bytes } else { 0 };
             }
             Ok(None) => misses += 1,
             Err(_) => misses = MISSES_MAX,
@@ -106,17 +107,28 @@ pub(crate) fn evict(
         }
     }
     store.eviction().keep_pool(pool);
+    if evicted.room == Room::Enough && evicted.bytes_behind > 0 {
+        // Nobody counts as given back what is not: a copy or a view may have it.
+        evicted.room = Room::Freeing;
+    }
     evicted
+}
+
+/// The outcome where there is nothing to evict: what was deleted or flushed may be on its way out.
+fn room_at_the_end(store: &Store) -> Room {
+    if store.pending_frees() > 0 { Room::Freeing } else { Room::Nothing }
 }
 
 /// One step of the thread that evicts. Returns its rest behind that.
 pub(crate) fn turn(store: &Store, group: &mut Group) -> Duration {
     let Some(listener) = store.eviction().listener() else { return IDLE };
+    // Asked first: what others have freed by now the listener knows.
+    let is_freeing = store.pending_frees() > 0;
     let excess = listener.excess_bytes();
     if excess == 0 || store.eviction().options().victims == Victims::None {
         return IDLE;
     }
-    if store.pending_frees() > 0 {
+    if is_freeing {
         // Memory that is being given back already looks as if it were in use.
         return WAIT;
     }
@@ -127,9 +139,9 @@ pub(crate) fn turn(store: &Store, group: &mut Group) -> Duration {
     let session = Session::new(store, databases, true);
     let evicted = evict(store, &session, excess, STEP, group);
     drop(session);
-    listener.has_evicted(evicted);
     match evicted.room {
         Room::Enough | Room::Nothing => IDLE,
+        Room::Freeing => WAIT,
         Room::Unfinished if evicted.keys == 0 => WAIT,
         Room::Unfinished => REST,
     }
@@ -272,8 +284,8 @@ struct Deleted {
     /// Not as its time was over.
     is_evicted: bool,
     /// Another thread frees it.
-    is_large: bool,
-    /// The memory that it took, about.
+    is_slow: bool,
+    /// The memory that it took, and nobody else has: about, if it is large.
     bytes: u64,
 }
 
@@ -294,14 +306,14 @@ fn delete(
     let has_expired = latched.expire(&keys, group)? > 0;
     let Some(entry) = latched.find(keys[0]) else {
         latched.release();
-        return Ok(has_expired.then_some(Deleted { is_evicted: false, is_large: false, bytes: 0 }));
+        return Ok(has_expired.then_some(Deleted { is_evicted: false, is_slow: false, bytes: 0 }));
     };
     let is_allowed = !options.only_expiring || entry.expiry().is_some();
     if !is_allowed || score(options.victims, entry) < *told {
         return Ok(None);
     }
-    let bytes = (entry.bytes_about() + SLOT_BYTES) as u64;
-    let deleted = Deleted { is_evicted: true, is_large: entry.is_large(), bytes };
+    let bytes = (entry.bytes_own() + SLOT_BYTES) as u64;
+    let deleted = Deleted { is_evicted: true, is_slow: entry.is_slow_to_free(), bytes };
     let write = Write::Key { db: *db, key: key.into(), change: Change::Delete };
     let lsn = latched.commit(&Batch::from_iter([write]), group)?;
     store.eviction().note_evicted(*db, key, lsn);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_engine::io::{Clock, ManualClock, seed_count, seeds};
-use tarn_engine::record::{Batch, Change, UnixMs, Write};
+use tarn_engine::record::{Batch, Change, Kind, Lsn, Side, UnixMs, Write};
 use tarn_engine::session::Access;
 use tarn_engine::value::ValueRef;
 use tarn_engine::value::usage::{Tracked, track};
@@ -94,6 +94,13 @@ impl Store {
     fn evict(&mut self, bytes: u64) -> Evicted {
         let session = self.engine.enter(0);
         self.engine.make_room(&session, bytes, LONG, &mut self.group)
+    }
+
+    /// Waits until all that was evicted has been freed.
+    fn wait_for_frees(&self) {
+        while self.engine.pending_frees() > 0 {
+            std::thread::yield_now();
+        }
     }
 
     fn keys(&self) -> usize {
@@ -388,6 +395,65 @@ fn no_more_is_evicted_than_was_asked_for() {
     let session = store.engine.enter(0);
     let some = store.engine.make_room(&session, u64::MAX, Duration::ZERO, &mut store.group);
     assert_eq!((some.room, some.keys), (Room::Unfinished, 1));
+}
+
+/// A string of 512 MiB of which a few thousand bytes take memory.
+fn sparse() -> [Change<'static>; 1] {
+    [Change::Patch { offset: (512 << 20) - 1, bytes: b"x".into() }]
+}
+
+#[test]
+fn gaps_of_a_string_make_no_room() {
+    let mut store = store(Tracked::Access, options(Victims::Random, false, 5));
+    (0..20u32).for_each(|number| store.change(0, &number.to_be_bytes(), sparse()));
+    let evicted = store.evict(1 << 20);
+    assert_eq!((evicted.keys, store.keys()), (20, 0), "all of them have not a megabyte");
+    assert!(evicted.bytes < 1 << 20 && evicted.bytes_behind <= evicted.bytes, "{evicted:?}");
+    assert_ne!(evicted.room, Room::Enough);
+}
+
+#[test]
+fn an_element_counts_as_what_it_has_and_a_copy_as_nothing() {
+    const GIANT: usize = 1 << 20;
+    let push = |bytes: usize| Change::ListPush { side: Side::Back, element: vec![b'x'; bytes].into() };
+    let mut store = store(Tracked::Access, options(Victims::Random, false, 5));
+    store.change(0, b"list", [push(GIANT)]);
+    (0..1000).for_each(|_| store.change(0, b"list", [push(1000)]));
+    let evicted = store.evict(u64::MAX);
+    assert_eq!(evicted.keys, 1);
+    let bytes = evicted.bytes as usize;
+    assert!((GIANT..4 * GIANT).contains(&bytes), "{bytes} of a list whose first element is a giant");
+    store.change(0, b"value", [Change::Put { value: vec![1; 10 * GIANT].into(), expiry: None }]);
+    let kind = Kind::String;
+    for copy in 0..10u32 {
+        let session = store.engine.enter(0);
+        let keys = [KeyRef::of(0, b"value")];
+        let latched = session.latch(&keys, Access::Read, store.clock.unix_ms());
+        let value = latched.get(0, b"value").unwrap().made();
+        latched.release();
+        drop(session);
+        let change =
+            Change::Prepared { kind, begun: Lsn::ZERO, parts: 0, expiry: None, sticky: false, value };
+        store.change(0, &copy.to_be_bytes(), [change]);
+    }
+    // All have the same: only the last of them gives it back.
+    for _ in 0..10 {
+        let evicted = store.evict(1);
+        assert!(evicted.keys == 1 && evicted.bytes < 1000, "{evicted:?}");
+        store.wait_for_frees();
+    }
+    let last = store.evict(1);
+    assert!(last.bytes as usize > 10 * GIANT, "{last:?}");
+}
+
+#[test]
+fn there_may_be_room_as_long_as_others_free_memory() {
+    let mut store = store(Tracked::Access, options(Victims::Random, false, 5));
+    store.change(0, b"value", [Change::Put { value: vec![1; 64 << 20].into(), expiry: None }]);
+    let evicted = store.evict(1);
+    assert_eq!((evicted.room, evicted.keys), (Room::Freeing, 1), "it is in use until it is freed");
+    store.wait_for_frees();
+    assert_eq!(store.evict(1), Evicted { room: Room::Nothing, ..Evicted::default() });
 }
 
 #[test]

@@ -13,7 +13,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_engine::io::{Clock, ManualClock};
 use tarn_engine::log::Group;
-use tarn_engine::record::{Batch, Change, Kind, Side, Write};
+use tarn_engine::record::{Batch, Change, Kind, Lsn, Side, Write};
 use tarn_engine::session::Access;
 use tarn_engine::table::{KeyHash, ScanBudget, Visitor};
 use tarn_engine::value::stream::{Pending, StreamHead, StreamId, element};
@@ -437,6 +437,46 @@ fn what_a_view_keeps_of_a_large_value_is_counted_as_it_grows() {
         assert!(all.bytes.abs_diff(bytes) < bytes / 10, "{key}: {} bytes are kept of {bytes}", all.bytes);
         drop(view);
         store.assert_nothing_kept();
+    }
+}
+
+#[test]
+fn a_deleted_value_counts_as_what_it_has_and_the_view_alone_keeps() {
+    const GIANT: usize = 1 << 20;
+    let store = store();
+    let write = |key: &str, change| {
+        let write = Write::Key { db: 0, key: key.as_bytes().to_vec().into(), change };
+        store.commit(0, &Batch::from_iter([write]));
+    };
+    let push = |bytes: usize| Change::ListPush { side: Side::Back, element: vec![b'x'; bytes].into() };
+    write("sparse", Change::Patch { offset: (512 << 20) - 1, bytes: b"x".into() });
+    write("list", push(GIANT));
+    (0..20_000).for_each(|_| write("list", push(500)));
+    write("value", Change::Put { value: vec![1; 4 * GIANT].into(), expiry: None });
+    let session = store.engine.enter(0);
+    let latched = session.latch_places(&[(0, KeyHash::of(b"value"))], Access::Read, 0);
+    let value = latched.get(0, b"value").unwrap().made();
+    latched.release();
+    drop(session);
+    let kind = Kind::String;
+    write("copy", Change::Prepared { kind, begun: Lsn::ZERO, parts: 0, expiry: None, sticky: false, value });
+    for (key, bytes) in [
+        ("sparse", 0..20_000),
+        // The giant may be among what is drawn, or not.
+        ("list", 15 * GIANT / 2..15 * GIANT),
+        ("copy", 0..1_000),
+        ("value", 4 * GIANT..5 * GIANT),
+    ] {
+        let view = store.engine.open_view(ViewOptions::once("test")).unwrap();
+        write(key, Change::Delete);
+        let kept = store.views().status().retained;
+        assert!(kept.records == 1 && bytes.contains(&kept.bytes), "{key}: {kept:?}, not {bytes:?}");
+        drop(view);
+        store.assert_nothing_kept();
+        // All that the view kept is freed behind it: until then nobody has it alone.
+        while store.engine.pending_frees() > 0 {
+            std::thread::yield_now();
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
     server.large_requests.set_len_max(new.commandlog_large_request_max_len);
     server.large_replies.set_len_max(new.commandlog_large_reply_max_len);
     set_encoding_limits(new);
-    server.memory_limit.set(new.memory.maxmemory_bytes);
+    server.memory_limit.set(new.memory.maxmemory_bytes, server.freed());
     if new.memory.maxmemory_bytes != old.memory.maxmemory_bytes && server.memory_excess() > 0 {
         let (limit, policy) = (new.memory.maxmemory_bytes, new.memory.maxmemory_policy.name());
         tracing::warn!(

@@ -276,6 +276,19 @@ impl Shared {
         store.log.load().as_ref().map_or(0, |log| log.appender.buffer_bytes())
     }
 
+    /// Whether other threads are freeing memory, or were since the allocator was asked: it looks as if it
+    /// were in use.
+    pub fn is_freeing(&self) -> bool {
+        let Some(engine) = self.engine() else { return false };
+        // In this order: what waits no more is counted as freed.
+        engine.pending_frees() > 0 || !self.memory_limit.has_seen(self.freed())
+    }
+
+    /// Large values that other threads have freed.
+    pub(crate) fn freed(&self) -> u64 {
+        self.engine().map_or(0, |engine| engine.store().freed())
+    }
+
     /// Bytes in use beyond `maxmemory`, about; 0 without a limit.
     pub fn memory_excess(&self) -> u64 {
         self.memory_limit.excess(|| self.not_counted_bytes())

@@ -72,6 +72,29 @@ fn memory_stays_at_the_limit_and_what_was_evicted_stays_away() {
 }
 
 #[test]
+fn memory_stays_at_the_limit_where_strings_have_gaps() {
+    let server = Running::start(&["--appendfsync", "no"]);
+    let mut client = server.connect();
+    let limit = counted(&mut client) + (16 << 20);
+    assert_eq!(client.ask("CONFIG SET maxmemory-policy allkeys-lru"), "+OK");
+    // Used least, so they go first. Each would be half a gigabyte without its gap, and has some thousand bytes.
+    for number in 0..400 {
+        assert_eq!(client.ask(&format!("SETBIT gap:{number} 4294967295 1")), ":0");
+    }
+    // The clock of uses goes by seconds.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(client.ask(&format!("CONFIG SET maxmemory {limit}")), "+OK");
+    for part in 0..10 {
+        assert_eq!(write(&mut client, part * 5000..(part + 1) * 5000), 0, "all writes have room");
+        let used = counted(&mut client);
+        assert!(used < limit + SLACK, "{used} bytes are in use, and {limit} may be");
+    }
+    assert!(info(&mut client, "stats", "evicted_keys") > 20_000);
+    let left: u64 = client.ask("DBSIZE").trim_start_matches(':').parse().unwrap();
+    assert!(left > 5_000, "{left} keys are left of what has room");
+}
+
+#[test]
 fn a_limit_that_is_lowered_is_reached_beside_clients() {
     let server = Running::start(&["--appendfsync", "no"]);
     let (mut client, mut other) = (server.connect(), server.connect());

@@ -51,6 +51,9 @@ pub enum Room {
     Enough,
     /// The time was over before, or the log or a latch was in the way: there may be more to evict.
     Unfinished,
+    /// Other threads are still freeing what was evicted, or deleted or flushed before. Whether that is enough
+    /// will be seen then; there may be nothing more to evict.
+    Freeing,
     /// There is nothing more that may be evicted.
     Nothing,
 }
@@ -62,18 +65,18 @@ pub struct Evicted {
     pub room: Room,
     /// Keys.
     pub keys: u64,
-    /// Bytes that they took, about.
+    /// Bytes that they took and nobody else has, about.
     pub bytes: u64,
-    /// Those of them that another thread frees, as they are large values.
+    /// Those of them that another thread frees, as they are large values. They are in use until it has done
+    /// so; and what a view still has to read is not freed at all.
     pub bytes_behind: u64,
 }
 
 /// Knows how much memory is in use, and is told of each key that was evicted.
 pub trait Listener: Send + Sync {
     /// Bytes in use beyond the limit, as the thread that evicts sees it; 0 if there are none, or no limit.
+    /// What other threads have freed up to now is not among them.
     fn excess_bytes(&self) -> u64;
-    /// That thread has evicted some keys.
-    fn has_evicted(&self, evicted: Evicted);
     /// A key of a database was evicted as `lsn`. Its segment is latched.
     fn was_evicted(&self, db: u8, key: &[u8], lsn: Lsn);
     /// Whether keys are to be left where they are until those who are told have kept up.

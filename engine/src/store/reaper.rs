@@ -65,7 +65,8 @@ impl Reaper {
     }
 
     pub(super) fn pending(&self) -> u64 {
-        self.pending.load(Ordering::Relaxed)
+        // Acquire pairs with the Release in `reap`: who sees that nothing waits sees all counted as freed.
+        self.pending.load(Ordering::Acquire)
     }
 
     pub(super) fn freed(&self) -> u64 {
@@ -137,7 +138,7 @@ impl ReaperQueue {
             drop(item);
             if is_counted {
                 self.freed.fetch_add(u64::from(!is_mark), Ordering::Relaxed);
-                self.pending.fetch_sub(1, Ordering::Relaxed);
+                self.pending.fetch_sub(1, Ordering::Release);
             }
         }
     }

@@ -81,7 +81,7 @@ impl Waiting<'_> {
     }
 }
 
-/// How many versions are kept, and their bytes: an estimate where a large value was replaced as a whole.
+/// How many versions are kept, and their bytes: about, where a large value was replaced as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retained {
     /// Versions.

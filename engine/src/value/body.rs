@@ -248,17 +248,26 @@ impl Body {
         }
     }
 
+    /// Whether a part takes long to free, so that another thread does it.
+    pub(crate) fn is_slow_to_free(&self) -> bool {
+        match self.0.get() {
+            Large(large) => match &large.nodes {
+                Nodes::String(chunks) => chunks.len() > BLOCK_BYTES_LARGE,
+                _ => true,
+            },
+            Small(block) => block.len() > BLOCK_BYTES_LARGE,
+        }
+    }
+
     /// The part that takes long to free, if there is one.
     pub(crate) fn discard(self) -> Option<Garbage> {
-        match self.0.into_inner() {
-            Large(large) => {
-                let is_quick =
-                    matches!(&large.nodes, Nodes::String(chunks) if chunks.len() <= BLOCK_BYTES_LARGE);
-                (!is_quick).then(|| Garbage::nodes(Box::new(large.nodes), large.block.header().base))
-            }
-            Small(block) if block.len() > BLOCK_BYTES_LARGE => Some(Garbage::block(block)),
-            Small(_) => None,
+        if !self.is_slow_to_free() {
+            return None;
         }
+        Some(match self.0.into_inner() {
+            Large(large) => Garbage::nodes(Box::new(large.nodes), large.block.header().base),
+            Small(block) => Garbage::block(block),
+        })
     }
 
     /// Bytes of memory, this included.
@@ -270,6 +279,12 @@ impl Body {
     /// As `bytes`, but those of nodes are estimated by what one look tells.
     pub(crate) fn bytes_about(&self) -> usize {
         let large = self.nodes().map_or(0, |nodes| size_of::<Parts>() + nodes.bytes_about());
+        size_of::<Body>() + self.block().bytes() + large
+    }
+
+    /// As `bytes`, without nodes that others have, too; about, if there are many.
+    pub(crate) fn bytes_own(&self) -> usize {
+        let large = self.nodes().map_or(0, |nodes| size_of::<Parts>() + nodes.bytes_own());
         size_of::<Body>() + self.block().bytes() + large
     }
 
@@ -561,7 +576,10 @@ impl Body {
                 };
                 (!is_quick).then(|| Garbage::cut(cut))
             }
-            Some(_) => {
+            Some(nodes) => {
+                if let Nodes::List(tree) = nodes {
+                    tree.root.note_left();
+                }
                 block.splice_payload(0..0, &[&EMPTY_LIST]);
                 let small = Body::of_block(std::mem::take(block));
                 match std::mem::replace(self, small).0.into_inner() {

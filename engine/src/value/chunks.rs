@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 
 use super::left::{self, ARC_BYTES};
 use super::tree::FANOUT;
+use super::{scale, usage};
 
 /// Bytes of a chunk; with what an `Arc` keeps beside them they fill a size of the allocator.
 pub(crate) const CHUNK_BYTES: usize = (4 << 10) - ARC_BYTES;
@@ -101,6 +102,12 @@ impl Chunks {
     /// As `bytes`, as if no gap were left out.
     pub(crate) fn bytes_about(&self) -> usize {
         self.len + self.len.div_ceil(CHUNK_BYTES) * (ARC_BYTES + size_of::<Node>())
+    }
+
+    /// Bytes of memory that nobody else has, about. To look at each chunk would take long: of those that are
+    /// neighbours one that is drawn tells whether somebody else has them.
+    pub(crate) fn bytes_own(&self) -> usize {
+        self.root.bytes_own()
     }
 
     /// Bytes that a write within one chunk copies at most, where all is shared.
@@ -185,6 +192,23 @@ impl Node {
         }
     }
 
+    fn bytes_own(&self) -> usize {
+        match self {
+            Node::Zeros => 0,
+            Node::Chunk(chunk) if Arc::strong_count(chunk) > 1 => 0,
+            Node::Chunk(chunk) => ARC_BYTES + chunk.len(),
+            Node::Branch(children) if Arc::strong_count(children) > 1 => 0,
+            Node::Branch(children) => {
+                let is_high = children.iter().any(|child| matches!(child, Node::Branch(_)));
+                let below = match is_high {
+                    true => children.iter().map(Node::bytes_own).sum::<usize>(),
+                    false => bytes_own_of_chunks(children),
+                };
+                ARC_BYTES + size_of::<Children>() + below
+            }
+        }
+    }
+
     #[cfg(test)]
     fn collect(&self, nodes: &mut std::collections::HashMap<usize, usize>) {
         match self {
@@ -194,6 +218,47 @@ impl Node {
                 nodes.insert(Arc::as_ptr(children) as usize, ARC_BYTES + size_of::<Children>());
                 children.iter().for_each(|child| child.collect(nodes));
             }
+        }
+    }
+}
+
+/// Bytes of the chunks below a branch, all of them or none, as one says that is drawn.
+fn bytes_own_of_chunks(children: &Children) -> usize {
+    let chunks = children.iter().filter_map(|child| match child {
+        Node::Chunk(chunk) => Some(chunk),
+        Node::Zeros | Node::Branch(_) => None,
+    });
+    let drawn = scale(usage::random(), chunks.clone().count());
+    let is_shared = chunks.clone().nth(drawn).is_some_and(|chunk| Arc::strong_count(chunk) > 1);
+    if is_shared { 0 } else { chunks.map(|chunk| ARC_BYTES + chunk.len()).sum() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_take_no_memory_and_shared_chunks_are_of_nobody() {
+        let mut sparse = Chunks::default();
+        sparse.write((512 << 20) - 1, b"x");
+        assert!(sparse.bytes_about() > 512 << 20, "as if no gap were left out");
+        assert_eq!(sparse.bytes_own(), sparse.bytes());
+        assert!(sparse.bytes_own() < 16 << 10, "{} bytes", sparse.bytes_own());
+        for bytes in [1_000, 100_000, 10_000_000] {
+            let mut chunks = Chunks::default();
+            chunks.write(0, &vec![1; bytes]);
+            assert_eq!(chunks.bytes_own(), chunks.bytes());
+            let clone = chunks.clone();
+            assert_eq!((chunks.bytes_own(), clone.bytes_own()), (0, 0));
+            // The branches of the clone are not its own any more, but all chunks are shared.
+            for at in (0..bytes).step_by(CHUNK_BYTES * FANOUT) {
+                chunks.write(at, b"x");
+            }
+            // A chunk that was written to may be drawn, but not often.
+            let own = (0..100).map(|_| chunks.bytes_own()).sum::<usize>() / 100;
+            assert!(own <= chunks.bytes() / 2 + CHUNK_BYTES, "{own} of {bytes} bytes are its own");
+            drop(clone);
+            assert_eq!(chunks.bytes_own(), chunks.bytes());
         }
     }
 }

@@ -106,6 +106,20 @@ impl Nodes {
             }
     }
 
+    /// Bytes of memory, this included, without nodes that others have, too; about, if there are many.
+    pub(crate) fn bytes_own(&self) -> usize {
+        size_of::<Nodes>()
+            + match self {
+                Nodes::String(chunks) => chunks.bytes_own(),
+                Nodes::List(tree) => tree.bytes_own(),
+                Nodes::Set(tree) => tree.bytes_own(),
+                Nodes::ZSet(trees) => trees.index.bytes_own() + trees.ranking.bytes_own(),
+                Nodes::Hash(tree) => tree.bytes_own(),
+                Nodes::TimedHash(hash) => hash.fields.bytes_own() + hash.times.bytes_own(),
+                Nodes::Stream(tree) => tree.bytes_own(),
+            }
+    }
+
     pub(crate) fn value(&self) -> ValueRef<'_> {
         match self {
             Nodes::String(chunks) => ValueRef::String(StringRef::of_chunks(chunks)),

@@ -112,6 +112,11 @@ impl Times {
         size_of::<Times>() + self.0.index.bytes_about() + self.0.ranking.bytes_about()
     }
 
+    /// As `bytes`, without nodes that others have, too.
+    pub(crate) fn bytes_own(&self) -> usize {
+        size_of::<Times>() + self.0.index.bytes_own() + self.0.ranking.bytes_own()
+    }
+
     /// The trees.
     #[cfg(test)]
     pub(crate) fn trees(&self) -> &ZSetTrees {

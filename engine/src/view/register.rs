@@ -437,10 +437,12 @@ impl Views {
         opened.tables.iter().all(|table| {
             let from = if opened.options.pinned { 0 } else { table.read_by(opened.bit) };
             let (freed, is_all) = table.release(from, opened.bit, limit);
-            self.note_freed(freed.retained);
+            let retained = freed.retained;
             if !freed.is_empty() {
                 (self.discard)(freed);
             }
+            // They wait to be freed before they count as kept no more: nobody takes them for memory in use.
+            self.note_freed(retained);
             is_all
         })
     }

@@ -6,10 +6,12 @@
 //! ```
 //!
 //! To ask the allocator takes tens of microseconds, as it locks its arenas and adds them up. A thread's own
-//! count is two loads. What other threads do between two samples is not known until the next one.
+//! count is two loads. What other threads do between two samples is not known until the next one. The thread
+//! that frees large values counts them; no sample counts as knowing what was freed behind it.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::{Duration, Instant};
 
 use tikv_jemalloc_ctl::thread::{self, ThreadLocal};
@@ -20,6 +22,11 @@ use super::process::Heap;
 const TOLD_BYTES: i64 = 64 << 10;
 /// A sample that is not older is good enough to refuse a command by, or to go on evicting.
 const FRESH_US: u64 = 5000;
+/// The same where other threads have freed large values since.
+const FRESH_BEFORE_FREES_US: u64 = 500;
+/// Bytes that a thread may allocate at most without making room while others free memory: else it would evict
+/// once more what has been evicted already. It bounds how far memory may grow past the limit meanwhile.
+const SPARED_BYTES: i64 = 1 << 20;
 
 /// The bytes that a thread has allocated, and freed, since it began.
 #[derive(Clone, Copy)]
@@ -47,6 +54,13 @@ thread_local! {
     static TOLD: Cell<(u64, i64)> = const { Cell::new((0, 0)) };
     /// Bytes that this thread has allocated since it made room.
     static OWED: Cell<i64> = const { Cell::new(0) };
+    /// The net bytes of this thread up to which it is spared; `None`: there was room when it looked last.
+    static SPARED_TO: Cell<Option<i64>> = const { Cell::new(None) };
+}
+
+/// Bytes that this thread has allocated, less those that it has freed; `None` if the allocator does not tell.
+fn net_of_this_thread() -> Option<i64> {
+    COUNTERS.with(|counters| counters.map(Counters::net))
 }
 
 /// The limit, and what is in use.
@@ -60,6 +74,8 @@ pub struct MemoryLimit {
     began: Instant,
     /// Microseconds after `began` of the last sample.
     sampled_us: AtomicU64,
+    /// Large values that other threads had freed by then.
+    seen_freed: AtomicU64,
     /// Milliseconds after `began`, and one, since when too much is in use; 0: it is not.
     exceeded_since_ms: AtomicU64,
     /// Milliseconds for which it was before.
@@ -75,18 +91,19 @@ impl MemoryLimit {
             used: AtomicI64::new(0),
             began: Instant::now(),
             sampled_us: AtomicU64::new(0),
+            seen_freed: AtomicU64::new(0),
             exceeded_since_ms: AtomicU64::new(0),
             exceeded_ms: AtomicU64::new(0),
         };
-        limit.set(bytes);
+        limit.set(bytes, 0);
         limit
     }
 
-    /// Sets the limit.
-    pub fn set(&self, bytes: u64) {
+    /// Sets the limit, when other threads have freed so many large values.
+    pub fn set(&self, bytes: u64, freed: u64) {
         if self.limit.swap(bytes, Relaxed) != bytes && bytes != 0 {
             self.setting.fetch_add(1, Relaxed);
-            self.sample();
+            self.sample(freed);
         }
         if bytes == 0 {
             self.note_excess(0);
@@ -104,19 +121,38 @@ impl MemoryLimit {
         self.limit.load(Relaxed) != 0
     }
 
-    /// Asks the allocator.
-    fn sample(&self) {
+    /// Asks the allocator, when other threads had freed so many large values.
+    fn sample(&self, freed: u64) {
         // The sample has all that this thread has done so far.
         self.note_thread(true);
         self.used.store(i64::try_from(Heap::now().allocated).unwrap_or(i64::MAX), Relaxed);
         self.sampled_us.store(self.began.elapsed().as_micros() as u64, Relaxed);
+        // Release: who finds that it has seen them finds the sample.
+        self.seen_freed.store(freed, Release);
     }
 
-    /// Brings the estimate up to date: asks the allocator, unless it was asked a moment ago.
-    pub(crate) fn look(&self) {
+    /// Whether the last sample was taken when other threads had freed so many large values.
+    pub(crate) fn has_seen(&self, freed: u64) -> bool {
+        self.seen_freed.load(Acquire) == freed
+    }
+
+    /// Brings the estimate up to date: asks the allocator, unless it was asked a moment ago. `freed`: so many
+    /// large values other threads have freed.
+    pub(crate) fn look(&self, freed: u64) {
+        let fresh_us = if self.has_seen(freed) { FRESH_US } else { FRESH_BEFORE_FREES_US };
+        self.look_behind(freed, fresh_us);
+    }
+
+    /// As `look`, but what is freed by now is seen in any case.
+    pub(crate) fn look_behind_frees(&self, freed: u64) {
+        let fresh_us = if self.has_seen(freed) { FRESH_US } else { 0 };
+        self.look_behind(freed, fresh_us);
+    }
+
+    fn look_behind(&self, freed: u64, fresh_us: u64) {
         let now = self.began.elapsed().as_micros() as u64;
-        if now.saturating_sub(self.sampled_us.load(Relaxed)) >= FRESH_US {
-            self.sample();
+        if now.saturating_sub(self.sampled_us.load(Relaxed)) >= fresh_us {
+            self.sample(freed);
         } else {
             self.note_thread(true);
         }
@@ -125,7 +161,7 @@ impl MemoryLimit {
     /// Counts what this thread has allocated and freed since it told of it last, if that is much, or if it is
     /// to be told anyway.
     pub(crate) fn note_thread(&self, anyway: bool) {
-        let Some(net) = COUNTERS.with(|counters| counters.map(Counters::net)) else { return };
+        let Some(net) = net_of_this_thread() else { return };
         let setting = self.setting.load(Relaxed);
         let (told_setting, told) = TOLD.get();
         if told_setting != setting {
@@ -147,11 +183,37 @@ impl MemoryLimit {
         OWED.get().max(0) as u64
     }
 
-    /// Notes that this thread has made room for so many bytes; some of them another thread frees.
+    /// Notes that this thread has made room for so many bytes, of which another thread frees some. What that
+    /// one gives back, the allocator tells: nothing counts as free by an estimate. But until then this thread
+    /// may write half as much, as it evicts twice what it has written.
     pub(crate) fn note_room(&self, bytes: u64, behind: u64) {
-        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        OWED.set(OWED.get().saturating_sub(signed(bytes)).max(0));
-        self.used.fetch_sub(signed(behind), Relaxed);
+        OWED.set(OWED.get().saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX)).max(0));
+        if let (true, Some(net)) = (behind > 0, net_of_this_thread()) {
+            self.spare_to(net, behind);
+        }
+    }
+
+    fn spare_to(&self, net: i64, behind: u64) {
+        let spared = i64::try_from(behind / 2).unwrap_or(i64::MAX).min(SPARED_BYTES);
+        SPARED_TO.set(Some(net.saturating_add(spared)));
+    }
+
+    /// Whether this thread need not make room while others free memory: it has allocated little since there
+    /// was room, or since it has evicted large values.
+    pub(crate) fn spares(&self) -> bool {
+        net_of_this_thread().is_some_and(|net| self.spares_at(net))
+    }
+
+    /// As `spares`, for a thread with so many net bytes.
+    fn spares_at(&self, net: i64) -> bool {
+        let to = SPARED_TO.get().unwrap_or(net.saturating_add(SPARED_BYTES));
+        SPARED_TO.set(Some(to));
+        net <= to
+    }
+
+    /// Notes that there is room, so that this thread may be spared anew when there is none.
+    pub(crate) fn end_sparing(&self) {
+        SPARED_TO.set(None);
     }
 
     /// Bytes in use beyond the limit, where some are not counted; 0 if there is none.
@@ -195,13 +257,39 @@ mod tests {
     fn what_is_beyond_the_limit_and_counted_is_too_much() {
         let limit = MemoryLimit::new(0);
         assert!(!limit.is_set() && limit.excess(|| 0) == 0);
-        limit.set(1000);
+        limit.set(1000, 0);
         limit.used.store(900, Relaxed);
         assert_eq!(limit.excess(|| panic!("nobody asks below the limit")), 0);
         limit.used.store(1500, Relaxed);
         assert_eq!((limit.excess(|| 0), limit.excess(|| 100), limit.excess(|| 700)), (500, 400, 0));
-        limit.note_room(0, 600);
-        assert_eq!(limit.excess(|| 0), 0);
+        limit.note_room(600, 600);
+        assert_eq!(limit.excess(|| 0), 500, "nothing is free until the allocator says so");
+    }
+
+    #[test]
+    fn a_thread_is_spared_for_a_while_and_anew_when_there_is_room_or_by_what_it_has_evicted() {
+        let limit = MemoryLimit::new(1);
+        let net = |parts: i64| 7 + parts * SPARED_BYTES;
+        assert!(limit.spares_at(net(0)) && limit.spares_at(net(1)) && !limit.spares_at(net(1) + 1));
+        limit.note_room(1, 0);
+        assert!(!limit.spares_at(net(2)));
+        limit.spare_to(net(2), 100);
+        assert!(limit.spares_at(net(2) + 50) && !limit.spares_at(net(2) + 51), "half of what it evicts");
+        limit.spare_to(net(2), u64::MAX);
+        assert!(limit.spares_at(net(3)) && !limit.spares_at(net(4)), "an estimate does not count for more");
+        limit.end_sparing();
+        assert!(limit.spares_at(net(4)) && limit.spares_at(net(5)) && !limit.spares_at(net(6)));
+        limit.end_sparing();
+    }
+
+    #[test]
+    fn what_others_have_freed_is_asked_for() {
+        let limit = MemoryLimit::new(1);
+        limit.look_behind_frees(7);
+        assert!(limit.has_seen(7) && !limit.has_seen(8));
+        limit.used.store(i64::MIN / 2, Relaxed);
+        limit.look_behind_frees(8);
+        assert!(limit.has_seen(8) && limit.used.load(Relaxed) >= 0, "it was asked at once");
     }
 
     #[test]

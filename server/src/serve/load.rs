@@ -159,17 +159,11 @@ struct Evicted(Weak<Services>);
 impl EvictionListener for Evicted {
     fn excess_bytes(&self) -> u64 {
         let Some(server) = self.0.upgrade().filter(|server| server.memory_limit.is_set()) else { return 0 };
-        server.memory_limit.look();
+        server.memory_limit.look_behind_frees(server.freed());
         let excess = server.memory_excess();
         server.memory_limit.note_excess(excess);
         // A pause holds up all changes.
         if server.pause.holds(true, server.clock.unix_ms()) { 0 } else { excess }
-    }
-
-    fn has_evicted(&self, evicted: tarn_engine::Evicted) {
-        if let Some(server) = self.0.upgrade() {
-            server.memory_limit.note_room(evicted.bytes, evicted.bytes_behind);
-        }
     }
 
     fn was_evicted(&self, db: u8, key: &[u8], lsn: Lsn) {

@@ -99,7 +99,8 @@ impl Remains {
 /// An entry as it was before a change.
 pub(super) struct OldVersion {
     pub(super) entry: Entry,
-    /// Bytes that it holds beyond what the changed entry does; an estimate if a large value was replaced.
+    /// Bytes that it holds beyond what the changed entry and others do; an estimate if a large value was
+    /// replaced.
     pub(super) bytes: usize,
 }
 
@@ -291,6 +292,17 @@ impl Entry {
         self.body.bytes_about()
     }
 
+    /// Bytes of memory that nobody else holds, itself included; nearly exact, in bounded time. So gaps of a
+    /// string count as nothing, and an element as what it has, whatever the others have.
+    pub(crate) fn bytes_own(&self) -> usize {
+        self.body.bytes_own()
+    }
+
+    /// Whether a part takes long to free, so that another thread does it.
+    pub(crate) fn is_slow_to_free(&self) -> bool {
+        self.body.is_slow_to_free()
+    }
+
     /// Bytes of memory that the entry holds, itself included.
     pub fn bytes(&self) -> usize {
         self.body.bytes()
@@ -386,17 +398,15 @@ impl Entry {
                 let applied = new.apply(change, lsn, retired)?;
                 let entry = std::mem::replace(self, new);
                 let left = left::take_bytes();
-                let bytes = match applied {
-                    Applied::Kept => entry.body.bytes_of_clone() + left,
-                    Applied::Emptied => entry.body.bytes_about(),
-                };
+                let bytes = entry.body.bytes_of_clone() + left;
                 return Ok((applied, OldVersion { entry, bytes }));
             }
         };
         let entry = std::mem::replace(self, new);
+        // Before the nodes are garbage as well. What a copy of the key has is not kept for the view alone.
+        let bytes = entry.body.bytes_own();
         entry.retire_records(retired);
         retired.garbage.extend(entry.body.records_of_nodes());
-        let bytes = entry.body.bytes_about();
         Ok((applied, OldVersion { entry, bytes }))
     }
 

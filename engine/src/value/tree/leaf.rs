@@ -140,6 +140,11 @@ impl<O: Order> LeafBytes<O> {
         ARC_BYTES + Self::HEAD_BYTES + self.len()
     }
 
+    /// Whether somebody else has it, too.
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.bytes) > 1
+    }
+
     /// Bytes of room, in front and behind.
     #[cfg(test)]
     pub(crate) fn room(&self) -> (usize, usize) {

@@ -19,6 +19,7 @@ mod edit;
 mod leaf;
 #[cfg(test)]
 mod leaf_tests;
+mod own;
 mod walk;
 
 pub(crate) use leaf::{LeafBytes, ROOM_HEAD_BYTES};
@@ -189,7 +190,7 @@ impl<O: Order> Link<O> {
         match self {
             Link::Leaf(leaf) => leaf.note_left(),
             Link::Branch(branch) if Arc::strong_count(branch) > 1 => {
-                left::note_bytes(self.bytes_about(branch.counts.iter().sum()));
+                left::note_bytes(self.bytes_below(branch.counts.iter().sum()));
             }
             Link::Branch(_) => {}
         }

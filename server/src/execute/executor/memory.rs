@@ -3,15 +3,20 @@
 //!
 //! ```text
 //!   too much in use? ── no ──> the command runs
-//!     └ yes ─ evict about twice what this worker has written since it did so last, for a moment at most
-//!               ├─ enough, or the moment is over ──> the command runs; a thread of its own goes on evicting
-//!               └─ nothing can be evicted ──> OOM
+//!     └ yes ─ do others free memory? ── yes ──> the command runs, if this worker has written little since
+//!               └ no ─ evict about twice what it has written since it did so last, for a moment at most
+//!                        ├─ enough, or the moment is over ──> it runs; a thread of its own goes on evicting
+//!                        └─ nothing can be evicted ──> OOM
 //! ```
+//!
+//! Large values and flushed databases are freed by a thread of their own. Until that is done, and the
+//! allocator was asked again, nobody knows how much it is: a copy or a view may have the same. To evict
+//! meanwhile would be to evict all that is large for the room of one.
 //!
 //! So each worker pays for what it writes, and memory does not grow past the limit. What is in use beyond
 //! that, after the limit was lowered, is not evicted by commands: no client waits for it.
 
-use tarn_engine::Room;
+use tarn_engine::{Room, Victims};
 
 use super::Executor;
 use crate::execute::client::Client;
@@ -49,6 +54,7 @@ impl Executor<'_> {
         limit.note_thread(false);
         if server.memory_excess() == 0 {
             limit.note_excess(0);
+            limit.end_sparing();
             return true;
         }
         // A script has the store for itself: the command waits anyway.
@@ -56,11 +62,16 @@ impl Executor<'_> {
             return true;
         }
         // Values that other threads free look as if they were in use, until the allocator is asked.
-        limit.look();
+        limit.look(server.freed());
         let excess = server.memory_excess();
         limit.note_excess(excess);
         let (Some(session), Some(engine)) = (&self.session, server.engine()) else { return true };
         if excess == 0 {
+            limit.end_sparing();
+            return true;
+        }
+        let evicts = engine.eviction().options().victims != Victims::None;
+        if evicts && server.is_freeing() && limit.spares() {
             return true;
         }
         let wanted = excess.min(limit.owed().saturating_mul(2).max(LEAST_BYTES));
@@ -69,9 +80,10 @@ impl Executor<'_> {
         limit.note_thread(true);
         match evicted.room {
             Room::Enough | Room::Unfinished => true,
-            Room::Nothing => {
+            Room::Freeing if evicted.keys > 0 || limit.spares() => true,
+            Room::Freeing | Room::Nothing => {
                 // Nobody is refused by an estimate.
-                limit.look();
+                limit.look_behind_frees(server.freed());
                 server.memory_excess() == 0
             }
         }

@@ -1,0 +1,147 @@
+//! Measures the memory of a tree that nobody else has: what is given back when it goes, or what a view alone
+//! still has of it.
+//!
+//! Of a tree of few levels all nodes are looked at. From a larger one some elements are drawn, each of which
+//! stands for its part of its leaf. So the time is bounded, and one giant element does not count for others,
+//! wherever it stands.
+
+use std::sync::Arc;
+
+use super::{Branch, Link, Order, Tree};
+use crate::value::left::ARC_BYTES;
+use crate::value::packed;
+use crate::value::{scale, usage};
+
+/// Levels of branches above the leaves of a tree of which all nodes are looked at: about a thousand at most.
+const LEVELS_MAX: usize = 2;
+/// Elements that are drawn from a larger one.
+const DRAWN: usize = 64;
+/// A drawn element counts as so many times the one in the middle at most: a giant that is drawn by chance
+/// does not stand for others.
+const TIMES_MIDDLE_MAX: u64 = 8;
+/// Parts of a byte, by which elements are measured.
+const PARTS: u64 = 256;
+
+impl<O: Order> Tree<O> {
+    /// Bytes of memory below the root that nobody else has, about; exact if the tree has few levels.
+    pub(crate) fn bytes_own(&self) -> usize {
+        if self.root.is_shared() { 0 } else { self.root.bytes_below(self.count) }
+    }
+}
+
+impl<O: Order> Link<O> {
+    /// Whether somebody else has this node, too.
+    fn is_shared(&self) -> bool {
+        match self {
+            Link::Leaf(leaf) => leaf.is_shared(),
+            Link::Branch(branch) => Arc::strong_count(branch) > 1,
+        }
+    }
+
+    /// How many branches are above a leaf.
+    fn levels(&self) -> usize {
+        let (mut link, mut levels) = (self, 0);
+        while let Link::Branch(branch) = link {
+            (link, levels) = (&branch.children[0].link, levels + 1);
+        }
+        levels
+    }
+
+    /// Bytes of this node, whoever has it, and of those below it that nobody else has; about, if these may be
+    /// many. `count` elements are below it.
+    pub(super) fn bytes_below(&self, count: usize) -> usize {
+        if self.levels() <= LEVELS_MAX { self.sum_below() } else { self.estimate_below(count) }
+    }
+
+    fn sum_below(&self) -> usize {
+        match self {
+            Link::Leaf(leaf) => leaf.bytes(),
+            Link::Branch(branch) => {
+                let own = branch.children.iter().map(|child| &child.link).filter(|link| !link.is_shared());
+                ARC_BYTES + size_of::<Branch<O>>() + own.map(Link::sum_below).sum::<usize>()
+            }
+        }
+    }
+
+    fn estimate_below(&self, count: usize) -> usize {
+        let drawn = (0..DRAWN).filter_map(|_| self.parts_at(scale(usage::random(), count)));
+        let mut drawn: Vec<u64> = drawn.collect();
+        drawn.sort_unstable();
+        let Some(middle) = drawn.get(drawn.len() / 2).copied() else { return 0 };
+        let most = middle.saturating_mul(TIMES_MIDDLE_MAX);
+        let sum: u128 = drawn.into_iter().map(|parts| u128::from(parts.min(most))).sum();
+        let bytes = sum * count as u128 / (DRAWN as u128 * u128::from(PARTS));
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    /// Parts of bytes of the element at `index`: those of its leaf, by the number of elements there. `None`
+    /// if somebody else has a node on the way from this one, too.
+    fn parts_at(&self, mut index: usize) -> Option<u64> {
+        let mut link = self;
+        loop {
+            match link {
+                Link::Leaf(leaf) => {
+                    let elements = packed::items(O::LAYOUT, leaf).count().max(1);
+                    return Some(leaf.bytes() as u64 * PARTS / elements as u64);
+                }
+                Link::Branch(branch) => {
+                    let mut child = 0;
+                    while child + 1 < branch.counts.len() && index >= branch.counts[child] {
+                        index -= branch.counts[child];
+                        child += 1;
+                    }
+                    link = &branch.children[child].link;
+                    if link.is_shared() {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::value::list::ListOrder;
+    use crate::value::packed::{self, LIST};
+    use crate::value::tree::Tree;
+
+    /// A list of elements of these lengths.
+    fn list_of(lengths: impl Iterator<Item = usize>) -> Tree<ListOrder> {
+        let mut bytes = Vec::new();
+        for length in lengths {
+            bytes.extend_from_slice(packed::Varint::new(length).as_slice());
+            bytes.resize(bytes.len() + length, b'x');
+        }
+        Tree::build(packed::items(LIST, &bytes))
+    }
+
+    #[test]
+    fn a_tree_is_measured_as_it_is_wherever_a_giant_element_stands() {
+        const GIANT: usize = 1 << 20;
+        for count in [100, 1_000, 200_000] {
+            for giant in [0, count / 2, count - 1] {
+                let tree = list_of((0..count).map(|index| if index == giant { GIANT } else { 100 }));
+                let (own, others) = (tree.bytes_own(), tree.bytes() - GIANT);
+                assert!(own > others / 4 * 3, "{own} of {others} and the giant at {giant} of {count}");
+                // In a large tree the one may be left out, or count for some.
+                assert!(own < tree.bytes() + GIANT, "{own} of {others} and the giant at {giant} of {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn shared_nodes_are_of_nobody() {
+        for count in [10, 1_000, 200_000] {
+            let mut tree = list_of((0..count).map(|_| 100));
+            let (all, clone) = (tree.bytes_own(), tree.clone());
+            assert_eq!((tree.bytes_own(), clone.bytes_own()), (0, 0), "{count} elements");
+            tree.put(count / 2, b"x");
+            let own = tree.bytes_own();
+            assert!(own <= all / 4 + 8_000, "{own} of {all} are of one path in {count} elements");
+            drop(tree);
+            let left = clone.bytes_own();
+            assert!(left > all / 4 * 3, "{left} of {all} are left in {count} elements");
+        }
+    }
+}
