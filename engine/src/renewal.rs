@@ -108,7 +108,7 @@ impl<'e> Renewal<'e> {
             return None;
         }
         let mut group = Group::new();
-        let Ok(last) = latched.commit(&batch, &mut group) else {
+        let Ok(last) = latched.commit_again((db, key), &batch, &mut group) else {
             store.rewrite_cursor().end();
             return None;
         };
@@ -144,7 +144,7 @@ impl<'e> Renewal<'e> {
         if batch.is_empty() {
             return Step::Goes(0);
         }
-        match latched.commit(&batch, &mut self.group) {
+        match latched.commit_again((db, &*self.key), &batch, &mut self.group) {
             Err(_) => Step::GivenUp,
             Ok(_) if is_end => Step::Ended,
             Ok(_) => Step::Goes(bytes),

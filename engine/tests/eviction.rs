@@ -5,17 +5,23 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod histories;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use histories::{commit, fill_on};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tarn_engine::io::{Clock, ManualClock, seed_count, seeds};
+use tarn_engine::compactor::CompactionOptions;
+use tarn_engine::io::{Clock, ManualClock, SimDisk, SimOptions, seed_count, seeds};
+use tarn_engine::log::{LogOptions, SyncMode};
 use tarn_engine::record::{Batch, Change, Kind, Lsn, Side, UnixMs, Write};
+use tarn_engine::renewal::{Renewal, Step};
 use tarn_engine::session::Access;
-use tarn_engine::value::ValueRef;
 use tarn_engine::value::usage::{Tracked, track};
+use tarn_engine::value::{ImageBuilder, ValueRef};
 use tarn_engine::{Background, Engine, Evicted, EvictionOptions, Group, KeyRef, Room, Victims, ViewOptions};
 
 /// Held by the one test that runs.
@@ -400,6 +406,66 @@ fn no_more_is_evicted_than_was_asked_for() {
 /// A string of 512 MiB of which a few thousand bytes take memory.
 fn sparse() -> [Change<'static>; 1] {
     [Change::Patch { offset: (512 << 20) - 1, bytes: b"x".into() }]
+}
+
+#[test]
+fn that_a_value_is_rewritten_for_the_log_is_no_use_of_it() {
+    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut options = LogOptions::new(vec!["/log".into()]);
+    (options.mode, options.file_bytes) = (SyncMode::No, 2_000);
+    let disk = SimDisk::new(1, SimOptions::default());
+    let store = histories::Store::open(&disk, &options).unwrap();
+    store.engine.expiry().set_active(false);
+    track(Tracked::Access, 1, 0);
+    store.engine.note_time();
+    // Many changes of what is little: a compaction that keeps them writes the value again.
+    let element = |number: u64| number.to_string().into_bytes().into();
+    commit(&store, "list", Change::ListPush { side: Side::Back, element: element(0) });
+    commit(&store, "string", Change::Put { value: b"0".into(), expiry: None });
+    // So large that they are written again in parts, the hash field by field. What began the hash is an image.
+    let mut image = ImageBuilder::new(Kind::Hash);
+    (0..200u64).for_each(|number| image.push_field(&number.to_be_bytes(), b"value"));
+    let elements = image.finish().into();
+    commit(&store, "hash", Change::Image { kind: Kind::Hash, elements, expiry: None, sticky: false });
+    commit(&store, "large", Change::Put { value: vec![b'x'; 2_000].into(), expiry: None });
+    for number in 0..300 {
+        commit(&store, "list", Change::ListPut { index: 0, element: element(number) });
+        commit(&store, "string", Change::Patch { offset: 0, bytes: element(number) });
+        commit(&store, "large", Change::Patch { offset: number, bytes: element(number) });
+    }
+    let idle_s = |key: &[u8]| {
+        let session = store.engine.enter(0);
+        let keys = [KeyRef::of(0, key)];
+        let latched = session.latch(&keys, Access::Read, store.clock.unix_ms());
+        latched.get(0, key).unwrap().used().unwrap().idle_s()
+    };
+    store.clock.advance(60_000);
+    store.engine.note_time();
+    let (compactor, before) = (store.engine.compactor(), store.log.appender().last());
+    compactor.set_options(CompactionOptions { part_bytes: 500, ..compactor.options() });
+    for _ in 0..5 {
+        fill_on(&store);
+        for file in store.files() {
+            compactor.compact_files(store.engine.store(), &[file]).unwrap();
+        }
+    }
+    // A compaction may have begun the same before.
+    if let Some(mut renewal) = Renewal::begin(store.engine.store(), 0, b"hash", 100) {
+        assert!((0..10_000).any(|_| renewal.step() == Step::Ended));
+    }
+    store.log.sync().unwrap();
+    for key in ["list", "string", "large", "hash"] {
+        let is_rewritten = {
+            let session = store.engine.enter(0);
+            let keys = [KeyRef::of(0, key.as_bytes())];
+            let latched = session.latch(&keys, Access::Read, store.clock.unix_ms());
+            latched.get(0, key.as_bytes()).unwrap().lsn() > before
+        };
+        assert!(is_rewritten, "{key} was written again");
+        assert_eq!(idle_s(key.as_bytes()), 60, "{key}");
+    }
+    commit(&store, "list", Change::ListPut { index: 0, element: element(7) });
+    assert_eq!(idle_s(b"list"), 0, "a change by a client is a use");
 }
 
 #[test]

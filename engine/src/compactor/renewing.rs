@@ -48,5 +48,5 @@ pub(super) fn renew(
     let KeyRef { db, key, .. } = key;
     let write = |change| Write::Key { db, key: key.to_vec().into(), change };
     let batch: Batch<'_> = renewal::whole(entry).into_iter().map(write).collect();
-    latched.commit(&batch, &mut Group::new()).is_ok()
+    latched.commit_again((db, key), &batch, &mut Group::new()).is_ok()
 }

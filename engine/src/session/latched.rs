@@ -532,6 +532,23 @@ impl<'s> Latched<'s> {
         Ok(self.apply(&batch, first, readers))
     }
 
+    /// As `commit`, for changes of one key that say again what it has: that is no use of it.
+    ///
+    /// REQUIRES: as `commit`.
+    pub(crate) fn commit_again(
+        &mut self,
+        (db, key): (u8, &[u8]),
+        batch: &Batch<'_>,
+        group: &mut Group,
+    ) -> Result<Lsn, CommitError> {
+        let used = self.latched_entry(db, key).and_then(Entry::used);
+        let lsn = self.commit(batch, group)?;
+        if let (Some(used), Some(entry)) = (used, self.latched_entry(db, key)) {
+            entry.set_used(used);
+        }
+        Ok(lsn)
+    }
+
     /// Applies changes of keys that the log has taken, the first of them as `first`, and keeps what
     /// `readers` still need. Returns the `Lsn` of the last.
     pub(super) fn apply(&mut self, writes: &[Write<'_>], first: Lsn, readers: Readers<'_>) -> Lsn {

@@ -17,7 +17,8 @@ impl Entry {
     }
 
     /// Notes a change of it, before which it had been used like that. The change may have put it into another
-    /// allocation, which knows nothing of that. A rewrite of a value for the log is no use.
+    /// allocation, which knows nothing of that. A rewrite of a value for the log is no use: of records that
+    /// clients write too it is `Latched::commit_again` that puts the note back.
     pub(in crate::table) fn note_change(&self, before: Option<Use>, change: &Change<'_>) {
         use Change::{RenewalBegins, RenewalEnds, RenewalPart};
         let Some(before) = before else { return };
