@@ -481,6 +481,37 @@ fn a_deleted_value_counts_as_what_it_has_and_the_view_alone_keeps() {
 }
 
 #[test]
+fn a_flushed_database_counts_as_left_while_a_view_has_it() {
+    const KEYS: u64 = 20_000;
+    let store = store();
+    let put = |number: u64, bytes: usize| {
+        let (key, value) = (number.to_be_bytes().to_vec().into(), vec![b'x'; bytes].into());
+        let write = Write::Key { db: 1, key, change: Change::Put { value, expiry: None } };
+        store.commit(0, &Batch::from_iter([write]));
+    };
+    let left = || {
+        while store.engine.pending_frees() > 0 {
+            std::thread::yield_now();
+        }
+        store.engine.store().bytes_left() as usize
+    };
+    for is_viewed in [false, true] {
+        (0..KEYS).for_each(|number| put(number, 100));
+        put(KEYS, 4 << 20);
+        let view = is_viewed.then(|| store.engine.open_view(ViewOptions::once("test")).unwrap());
+        store.exclusive(Write::Flush { db: Some(1) });
+        let bytes = KEYS as usize * 100 + (4 << 20);
+        let range = if is_viewed { bytes..bytes * 3 / 2 } else { 0..1 };
+        assert!(range.contains(&left()), "{} bytes are left of {bytes}, {is_viewed}", left());
+        let mut seen = 0;
+        if let Some(view) = view {
+            view.for_each(|_, _| seen += 1).unwrap();
+        }
+        assert_eq!((seen, left()), (if is_viewed { KEYS + 1 } else { 0 }, 0));
+    }
+}
+
+#[test]
 fn what_a_view_does_not_keep_is_not_read() {
     let store = store();
     let options = [ViewOptions::once("test"), ViewOptions { db: Some(1), ..ViewOptions::pinned("test") }];

@@ -263,10 +263,11 @@ impl Shared {
     }
 
     /// Bytes in use that eviction cannot give back, and does not count: the log's buffers, and old versions
-    /// that views have still to read.
+    /// and flushed databases that views have still to read.
     pub fn not_counted_bytes(&self) -> u64 {
         let Some(store) = self.store.get() else { return 0 };
-        self.log_buffer_bytes() + store.engine.views().retained_bytes() as u64
+        let of_views = store.engine.views().retained_bytes() as u64 + store.engine.store().bytes_left();
+        self.log_buffer_bytes() + of_views
     }
 
     /// Bytes of the log's buffers: records that are not written, or that the disk may not have, and room for

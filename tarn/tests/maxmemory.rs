@@ -8,7 +8,8 @@ mod running;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use running::{Connection, Running, eventually};
+use running::postgres::Postgres;
+use running::{Connection, Running, eventually, free_port};
 
 /// Bytes of a value.
 const VALUE: usize = 1000;
@@ -77,7 +78,7 @@ fn memory_stays_at_the_limit_where_strings_have_gaps() {
     let mut client = server.connect();
     let limit = counted(&mut client) + (16 << 20);
     assert_eq!(client.ask("CONFIG SET maxmemory-policy allkeys-lru"), "+OK");
-    // Used least, so they go first. Each would be half a gigabyte without its gap, and has some thousand bytes.
+    // Used least, so they go first. Each would be half a gigabyte without its gap, and has a few KiB.
     for number in 0..400 {
         assert_eq!(client.ask(&format!("SETBIT gap:{number} 4294967295 1")), ":0");
     }
@@ -92,6 +93,28 @@ fn memory_stays_at_the_limit_where_strings_have_gaps() {
     assert!(info(&mut client, "stats", "evicted_keys") > 20_000);
     let left: u64 = client.ask("DBSIZE").trim_start_matches(':').parse().unwrap();
     assert!(left > 5_000, "{left} keys are left of what has room");
+}
+
+#[test]
+fn a_flushed_database_that_a_view_reads_leaves_its_room_to_others() {
+    let port = free_port();
+    let server = Running::start(&["--appendfsync", "no", "--sql-port", &port.to_string()]);
+    let mut client = server.connect();
+    let declare = "CREATE EXTERNAL TABLE t (id TEXT, name TEXT) STORED AS HASH LOCATION 't:*'";
+    assert_eq!(client.ask(&format!("SQL \"{declare}\"")), "+OK");
+    client.ask("HSET t:1 name one");
+    assert_eq!(write(&mut client, 0..20_000), 0);
+    let mut reader = Postgres::connect(port);
+    reader.ask("BEGIN READ ONLY");
+    assert_eq!(reader.ask("SELECT count(*) FROM t").text(), "1");
+    let limit = counted(&mut client) + (4 << 20);
+    assert_eq!(client.ask(&format!("CONFIG SET maxmemory {limit}")), "+OK");
+    assert_eq!(client.ask("FLUSHALL"), "+OK");
+    let left = |client: &mut Connection| info(client, "memory", "mem_not_counted_for_evict");
+    eventually(|| (left(&mut client) > 20_000 * VALUE as u64).then_some(()));
+    assert_eq!(write(&mut client, 0..10_000), 0, "the limit does not count what the view alone has");
+    reader.ask("COMMIT");
+    eventually(|| (left(&mut client) < 10_000 * VALUE as u64).then_some(()));
 }
 
 #[test]

@@ -350,6 +350,11 @@ impl Store {
         self.reaper.freed()
     }
 
+    /// Bytes of flushed databases that views still read, about. They are given back with the views.
+    pub fn bytes_left(&self) -> u64 {
+        self.reaper.left()
+    }
+
     /// A copy of an entry for who reads longer than its latch may be held.
     pub(crate) fn copy_of(&self, entry: &Entry) -> Copied {
         Copied::new(entry, &self.reaper)

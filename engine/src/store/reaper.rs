@@ -25,8 +25,9 @@ const A_WHILE: Duration = Duration::from_millis(50);
 pub(crate) enum Discarded {
     /// A large value.
     Value(Garbage),
-    /// A flushed database. Its records are older than the record of the flush, which says enough.
-    Table(#[expect(dead_code, reason = "held to be dropped elsewhere")] Arc<Table>),
+    /// A flushed database. Its records are older than the record of the flush, which says enough. If views
+    /// still read it, its bytes are counted until they do not.
+    Table(Arc<Table>),
     /// Indexes of such a database, or that were dropped.
     Indexes(#[expect(dead_code, reason = "held to be dropped elsewhere")] Indexes),
     /// A copy of an entry. Its records are reported by the original.
@@ -45,6 +46,7 @@ pub(super) struct Reaper {
     sender: Sender<Discarded>,
     pending: Arc<AtomicU64>,
     freed: Arc<AtomicU64>,
+    left: Arc<AtomicU64>,
 }
 
 /// The other end of the queue, for the reaper's thread.
@@ -53,15 +55,17 @@ pub(crate) struct ReaperQueue {
     validity: Arc<Validity>,
     pending: Arc<AtomicU64>,
     freed: Arc<AtomicU64>,
+    /// Bytes of flushed databases that views still read.
+    left: Arc<AtomicU64>,
 }
 
 impl Reaper {
     /// Both ends of a queue. `validity` is where records of freed values are marked.
     pub(super) fn new(validity: Arc<Validity>) -> (Reaper, ReaperQueue) {
         let (sender, discarded) = crossbeam_channel::unbounded();
-        let (pending, freed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let reaper = Reaper { sender, pending: pending.clone(), freed: freed.clone() };
-        (reaper, ReaperQueue { discarded, validity, pending, freed })
+        let [pending, freed, left] = std::array::from_fn(|_| Arc::new(AtomicU64::new(0)));
+        let reaper = Reaper { sender, pending: pending.clone(), freed: freed.clone(), left: left.clone() };
+        (reaper, ReaperQueue { discarded, validity, pending, freed, left })
     }
 
     pub(super) fn pending(&self) -> u64 {
@@ -71,6 +75,11 @@ impl Reaper {
 
     pub(super) fn freed(&self) -> u64 {
         self.freed.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of flushed databases that somebody still reads.
+    pub(super) fn left(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
     }
 
     pub(super) fn discard(&self, discarded: Discarded) {
@@ -129,11 +138,9 @@ impl ReaperQueue {
                 }
                 // The thread that waits may have given up.
                 Discarded::Mark(done) => _ = done.send(()),
-                Discarded::Table(_)
-                | Discarded::Indexes(_)
-                | Discarded::Copy(_)
-                | Discarded::Made(_)
-                | Discarded::View(_) => {}
+                // One that nobody else has is freed at once.
+                Discarded::Table(table) => table.count_left(&self.left, || Arc::strong_count(table) > 1),
+                Discarded::Indexes(_) | Discarded::Copy(_) | Discarded::Made(_) | Discarded::View(_) => {}
             }
             drop(item);
             if is_counted {

@@ -23,12 +23,13 @@
 use super::entry::{Entry, touch, touch_all};
 use super::hash::{END, KeyHash, LAST_POSITION};
 use super::latch::{AtomicI64, AtomicU64, AtomicUsize, Ordering, ReadLatch, WriteLatch};
+use super::left::LeftBytes;
 use super::readers::VIEWS;
 use super::segment::{Effect, Segment};
 use crate::lock::{Mutex, Number, RwLock, RwLockUpgradableReadGuard, rank};
 use crate::record::{Lsn, UnixMs};
 use smallvec::SmallVec;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock, atomic};
 use std::time::Duration;
 
 /// Entries a segment has on average before the table grows by one. Segments that wait for their split have up
@@ -97,6 +98,9 @@ pub struct Table {
     pub(super) passed: [AtomicU64; VIEWS],
     /// For each view, where its positions end.
     pub(super) until: [AtomicU64; VIEWS],
+    /// The bytes of its entries, if it is no database any more and somebody has it. The last field: it is
+    /// dropped behind the entries.
+    pub(super) left: OnceLock<LeftBytes>,
 }
 
 impl Default for Table {
@@ -109,6 +113,7 @@ impl Default for Table {
             untimed: AtomicU64::new(0),
             passed: std::array::from_fn(|_| AtomicU64::new(0)),
             until: std::array::from_fn(|_| AtomicU64::new(END)),
+            left: OnceLock::new(),
         }
     }
 }
@@ -271,6 +276,17 @@ impl Table {
     /// Its keys by number. Latches nothing.
     pub fn counts(&self) -> KeyCounts {
         KeyCounts { keys: self.len(), expiring: self.expiring(), timed: self.timed() }
+    }
+
+    /// Adds the bytes of its entries that nobody else has to `sum`, segment by segment while `goes_on`; they
+    /// are in there until the table is freed. What is kept for views beside the entries is not among them.
+    ///
+    /// REQUIRES: it is the first call, and nobody writes to the table any more.
+    pub(crate) fn count_left(&self, sum: &Arc<atomic::AtomicU64>, goes_on: impl Fn() -> bool) {
+        let left = self.left.get_or_init(|| LeftBytes::of(sum));
+        for index in (0..self.segments()).take_while(|_| goes_on()) {
+            left.add(self.read(index).iter_fetched().map(Entry::bytes_own).sum());
+        }
     }
 
     fn find_and_touch(&self, hashes: impl Iterator<Item = KeyHash>, touch: impl FnOnce(&[Option<&Entry>])) {

@@ -5,6 +5,7 @@ pub mod directory;
 pub mod entry;
 pub mod hash;
 pub(crate) mod latch;
+mod left;
 mod pinned;
 pub mod readers;
 pub mod remset;
