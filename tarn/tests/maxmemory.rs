@@ -83,7 +83,7 @@ fn memory_stays_at_the_limit_where_strings_have_gaps() {
         assert_eq!(client.ask(&format!("SETBIT gap:{number} 4294967295 1")), ":0");
     }
     // The clock of uses goes by seconds.
-    std::thread::sleep(Duration::from_millis(1500));
+    eventually(|| (client.ask("OBJECT IDLETIME gap:399") != ":0").then_some(()));
     assert_eq!(client.ask(&format!("CONFIG SET maxmemory {limit}")), "+OK");
     for part in 0..10 {
         assert_eq!(write(&mut client, part * 5000..(part + 1) * 5000), 0, "all writes have room");

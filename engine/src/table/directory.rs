@@ -26,6 +26,7 @@ use super::latch::{AtomicI64, AtomicU64, AtomicUsize, Ordering, ReadLatch, Write
 use super::left::LeftBytes;
 use super::readers::VIEWS;
 use super::segment::{Effect, Segment};
+use super::untimed::{TimedCount, Untimed};
 use crate::lock::{Mutex, Number, RwLock, RwLockUpgradableReadGuard, rank};
 use crate::record::{Lsn, UnixMs};
 use smallvec::SmallVec;
@@ -69,7 +70,7 @@ type Page = Box<[Cell]>;
 struct Counter {
     keys: AtomicI64,
     expiring: AtomicI64,
-    timed: AtomicI64,
+    timed: TimedCount,
 }
 
 /// How many keys a database has, expired ones included.
@@ -92,8 +93,7 @@ pub struct Table {
     /// Held by the one thread that is making the table larger or smaller.
     growing: Mutex<(), rank::Growth>,
     counters: [Counter; COUNTERS],
-    /// The newest change that took the times of the fields of a hash away, or the hash with them.
-    untimed: AtomicU64,
+    untimed: Untimed,
     /// For each view, the positions that it has read: see `visit.rs`.
     pub(super) passed: [AtomicU64; VIEWS],
     /// For each view, where its positions end.
@@ -110,7 +110,7 @@ impl Default for Table {
             segments: AtomicUsize::new(1),
             growing: Mutex::new(()),
             counters: Default::default(),
-            untimed: AtomicU64::new(0),
+            untimed: Untimed::default(),
             passed: std::array::from_fn(|_| AtomicU64::new(0)),
             until: std::array::from_fn(|_| AtomicU64::new(END)),
             left: OnceLock::new(),
@@ -165,7 +165,7 @@ impl Table {
 
     /// Number of hashes whose fields have times, those that are over included.
     pub fn timed(&self) -> usize {
-        let counted = self.counters.iter().map(|counter| counter.timed.load(Ordering::Relaxed));
+        let counted = self.counters.iter().map(|counter| counter.timed.get());
         counted.sum::<i64>().max(0) as usize
     }
 
@@ -312,19 +312,21 @@ impl Table {
             counter.expiring.fetch_add(expiring, Ordering::Relaxed);
         }
         if timed != 0 {
-            counter.timed.fetch_add(timed, Ordering::Relaxed);
+            counter.timed.add(timed);
         }
     }
 
     /// Notes that a change takes the times of the fields of a hash away, or the hash with them. REQUIRES: it
     /// is not counted yet.
     pub(crate) fn note_untimed(&self, lsn: Lsn) {
-        self.untimed.fetch_max(lsn.0, Ordering::SeqCst);
+        self.untimed.note(lsn);
     }
 
     /// Whether there are hashes whose fields have times, or were as of this cut: a view may see them.
+    ///
+    /// REQUIRES: all changes up to the cut have been applied.
     pub(crate) fn may_be_timed_at(&self, cut: Lsn) -> bool {
-        self.timed() > 0 || self.untimed.load(Ordering::SeqCst) > cut.0
+        self.untimed.may_be_timed_at(self.counters.iter().map(|counter| &counter.timed), cut)
     }
 
     /// Records when the first entry of a segment is due, as far as a change told. REQUIRES: segment `index`

@@ -11,6 +11,7 @@ pub mod readers;
 pub mod remset;
 pub mod segment;
 mod slots;
+mod untimed;
 pub mod visit;
 
 pub use crate::value::Garbage;

@@ -105,7 +105,8 @@ impl View {
         self.opened.tables[db as usize].timed()
     }
 
-    /// Whether it may see hashes of a database whose fields have times.
+    /// Whether it may see hashes of a database whose fields have times. REQUIRES: it reads indexes, so all
+    /// changes up to its cut were applied when it was opened.
     pub fn may_be_timed(&self, db: u8) -> bool {
         self.opened.tables[db as usize].may_be_timed_at(self.opened.cut)
     }
