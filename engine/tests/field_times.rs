@@ -131,20 +131,24 @@ fn times_that_were_taken_away_do_not_come_back_in_any_order_of_files() {
         assert_eq!(shown, &format!("persisted=1put=2removed=2timed=1@{} None", NOW + 7_000));
         let mut order: Vec<usize> = (0..store.files().len()).collect();
         order.shuffle(&mut SmallRng::seed_from_u64(seed));
+        // A start behind each file finds the others as they are: one with a time, though the one that took it
+        // away has been compacted. Some seeds go on for a round, by what a life knows beyond its files.
+        let files_of_life = if seed.is_multiple_of(3) { order.len() } else { 1 };
         let (mut disk, mut store) = (disk, store);
         for round in 0..2 {
-            for index in &order {
-                let files = store.files();
-                if let Some(file) = files.get(*index) {
-                    let compactor = store.engine.compactor();
-                    compactor.compact_files(store.engine.store(), std::slice::from_ref(file)).unwrap();
+            for indexes in order.chunks(files_of_life) {
+                for index in indexes {
+                    if let Some(file) = store.files().get(*index) {
+                        let compactor = store.engine.compactor();
+                        compactor.compact_files(store.engine.store(), std::slice::from_ref(file)).unwrap();
+                    }
                 }
+                let left = disk.crash(Crash::PowerLoss, seed, SimOptions::default());
+                drop(store);
+                disk = left;
+                store = Store::open(&disk, &options()).unwrap();
+                assert_eq!(contents_of(&store.engine), expected, "seed {seed}, round {round}, {indexes:?}");
             }
-            let left = disk.crash(Crash::PowerLoss, seed, SimOptions::default());
-            drop(store);
-            disk = left;
-            store = Store::open(&disk, &options()).unwrap();
-            assert_eq!(contents_of(&store.engine), expected, "seed {seed}, round {round}");
         }
     }
 }

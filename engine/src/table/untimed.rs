@@ -1,7 +1,7 @@
 //! Tells whether a view may see hashes whose fields have times, without a look at any.
 //!
 //! ```text
-//!   writer   newest change that took times away = max(.., lsn) ──> one of the counts of hashes with times - 1
+//!   writer   newest change that took times away = max(.., lsn) ──> one count of hashes with times - 1
 //!   asker    sum of the counts ──> if it is 0: is that newest change behind the cut?
 //! ```
 //!
