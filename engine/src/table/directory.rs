@@ -100,7 +100,7 @@ pub struct Table {
     pub(super) until: [AtomicU64; VIEWS],
     /// The bytes of its entries, if it is no database any more and somebody has it. The last field: it is
     /// dropped behind the entries.
-    pub(super) left: OnceLock<LeftBytes>,
+    left: OnceLock<LeftBytes>,
 }
 
 impl Default for Table {

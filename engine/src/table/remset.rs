@@ -37,9 +37,29 @@ struct Version {
     /// The `Lsn` of the write that replaced it.
     until: Lsn,
     bytes: usize,
+    /// The most that these may be, once it has been measured.
+    bytes_max: Option<usize>,
     /// That of its key: to find it does not need a look at the entry.
     hash: KeyHash,
     entry: Arc<Entry>,
+}
+
+/// A version that has more bytes is measured.
+const MEASURED_FROM: usize = 1 << 20;
+
+impl Version {
+    /// Counts bytes that a write has left to it, or to a copy of its key: who writes does not know, and
+    /// copies may come and go. But it has no more than all its nodes. Returns by how much it grows.
+    fn leave(&mut self, bytes: usize) -> usize {
+        let mut grows = bytes;
+        if self.bytes + bytes > MEASURED_FROM {
+            let entry = &self.entry;
+            let most = *self.bytes_max.get_or_insert_with(|| entry.bytes_near());
+            grows = grows.min(most.saturating_sub(self.bytes));
+        }
+        self.bytes += grows;
+        grows
+    }
 }
 
 /// The versions of a segment, in no order.
@@ -63,7 +83,8 @@ impl Remset {
 
     pub(super) fn push(&mut self, hash: KeyHash, entry: Entry, readers: u64, until: Lsn, bytes: usize) {
         debug_assert!(readers != 0 && entry.lsn() < until, "a version is older, and somebody needs it");
-        self.0.push(Version { readers, until, bytes, hash, entry: Arc::new(entry) });
+        let entry = Arc::new(entry);
+        self.0.push(Version { readers, until, bytes, bytes_max: None, hash, entry });
     }
 
     /// Counts bytes that a write has left to the newest version of `key`. Returns how many; 0 if there is no
@@ -74,8 +95,7 @@ impl Remset {
         }
         let versions = self.0.iter_mut().filter(|version| version.hash == hash && version.entry.key() == key);
         let Some(newest) = versions.max_by_key(|version| version.until) else { return 0 };
-        newest.bytes += bytes;
-        bytes
+        newest.leave(bytes)
     }
 
     /// The versions within `positions` that `reader` sees, with the positions of their keys.
@@ -148,5 +168,25 @@ impl Freed {
     /// Whether nothing was taken.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Change;
+
+    #[test]
+    fn a_version_has_no_more_than_all_its_nodes_whatever_copies_had() {
+        let put = Change::Put { value: vec![1; 4 << 20].into(), expiry: None };
+        let entry = Entry::create(b"key", &put, Lsn(1)).expect("a put makes an entry");
+        let (hash, all) = (KeyHash::of(b"key"), entry.bytes());
+        let mut remset = Remset::default();
+        remset.push(hash, entry, 1, Lsn(2), 100);
+        assert_eq!(remset.leave_to(hash, b"key", 1_000), 1_000);
+        let left: usize = (0..100).map(|_| remset.leave_to(hash, b"key", 100_000)).sum();
+        assert_eq!(100 + 1_000 + left, all);
+        assert_eq!(remset.leave_to(hash, b"key", 1), 0);
+        assert_eq!(remset.leave_to(KeyHash::of(b"other"), b"other", 1), 0, "nobody keeps that");
     }
 }

@@ -9,6 +9,7 @@
 use super::block::{Block, EMPTY_LIST, Header};
 use super::chunks::Chunks;
 use super::form::Form;
+use super::left::Counted;
 use super::nodes::{Garbage, Nodes, PACKED_BYTES_MAX, PACKED_COUNT_MAX};
 use super::packed::{self, Buffer, LIST};
 use super::stream::{self, element, order};
@@ -282,9 +283,9 @@ impl Body {
         size_of::<Body>() + self.block().bytes() + large
     }
 
-    /// As `bytes`, without nodes that others have, too; about, if there are many.
-    pub(crate) fn bytes_own(&self) -> usize {
-        let large = self.nodes().map_or(0, |nodes| size_of::<Parts>() + nodes.bytes_own());
+    /// As `bytes`, of these nodes; about, if there are many.
+    pub(crate) fn bytes_of(&self, counted: Counted) -> usize {
+        let large = self.nodes().map_or(0, |nodes| size_of::<Parts>() + nodes.bytes_of(counted));
         size_of::<Body>() + self.block().bytes() + large
     }
 

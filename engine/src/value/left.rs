@@ -3,6 +3,15 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+/// The nodes of a value that count when it is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// Those that nobody else has.
+    Own,
+    /// All.
+    All,
+}
+
 /// Bytes that an `Arc` keeps in front of what it holds.
 pub(crate) const ARC_BYTES: usize = 16;
 

@@ -4,6 +4,7 @@ use super::block::Block;
 use super::chunks::Chunks;
 use super::form::Form;
 use super::hash::HashRef;
+use super::left::Counted;
 use super::list::{ListOrder, ListRef};
 use super::packed::{self, HASH, Item, LIST, SET, ZSET};
 use super::scattered::{HashOrder, SetOrder};
@@ -106,17 +107,18 @@ impl Nodes {
             }
     }
 
-    /// Bytes of memory, this included, without nodes that others have, too; about, if there are many.
-    pub(crate) fn bytes_own(&self) -> usize {
+    /// As `bytes`, of these nodes; about, if there are many.
+    pub(crate) fn bytes_of(&self, counted: Counted) -> usize {
         size_of::<Nodes>()
             + match self {
+                Nodes::String(chunks) if counted == Counted::All => chunks.bytes(),
                 Nodes::String(chunks) => chunks.bytes_own(),
-                Nodes::List(tree) => tree.bytes_own(),
-                Nodes::Set(tree) => tree.bytes_own(),
-                Nodes::ZSet(trees) => trees.index.bytes_own() + trees.ranking.bytes_own(),
-                Nodes::Hash(tree) => tree.bytes_own(),
-                Nodes::TimedHash(hash) => hash.fields.bytes_own() + hash.times.bytes_own(),
-                Nodes::Stream(tree) => tree.bytes_own(),
+                Nodes::List(tree) => tree.bytes_of(counted),
+                Nodes::Set(tree) => tree.bytes_of(counted),
+                Nodes::ZSet(trees) => trees.index.bytes_of(counted) + trees.ranking.bytes_of(counted),
+                Nodes::Hash(tree) => tree.bytes_of(counted),
+                Nodes::TimedHash(hash) => hash.fields.bytes_of(counted) + hash.times.bytes_of(counted),
+                Nodes::Stream(tree) => tree.bytes_of(counted),
             }
     }
 

@@ -12,6 +12,7 @@
 //! Invariants: there is a time; each is of a field that is there; its record is not older than the field's.
 
 use super::form::Form;
+use super::left::Counted;
 use super::packed::{self, ZSET};
 use super::scattered::HashOrder;
 use super::tree::Tree;
@@ -112,9 +113,9 @@ impl Times {
         size_of::<Times>() + self.0.index.bytes_about() + self.0.ranking.bytes_about()
     }
 
-    /// As `bytes`, without nodes that others have, too.
-    pub(crate) fn bytes_own(&self) -> usize {
-        size_of::<Times>() + self.0.index.bytes_own() + self.0.ranking.bytes_own()
+    /// As `bytes`, of these nodes; about, if there are many.
+    pub(crate) fn bytes_of(&self, counted: Counted) -> usize {
+        size_of::<Times>() + self.0.index.bytes_of(counted) + self.0.ranking.bytes_of(counted)
     }
 
     /// The trees.

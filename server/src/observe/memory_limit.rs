@@ -26,7 +26,9 @@ const FRESH_US: u64 = 5000;
 const FRESH_BEFORE_FREES_US: u64 = 500;
 /// Bytes that a thread may allocate at most without making room while others free memory: else it would evict
 /// once more what has been evicted already. It bounds how far memory may grow past the limit meanwhile.
-const SPARED_BYTES: i64 = 1 << 20;
+const SPARED_BYTES: u64 = 1 << 20;
+/// Nor more than such a part of the limit.
+const SPARED_PART: u64 = 128;
 
 /// The bytes that a thread has allocated, and freed, since it began.
 #[derive(Clone, Copy)]
@@ -189,13 +191,16 @@ impl MemoryLimit {
     pub(crate) fn note_room(&self, bytes: u64, behind: u64) {
         OWED.set(OWED.get().saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX)).max(0));
         if let (true, Some(net)) = (behind > 0, net_of_this_thread()) {
-            self.spare_to(net, behind);
+            self.spare(net, behind / 2);
         }
     }
 
-    fn spare_to(&self, net: i64, behind: u64) {
-        let spared = i64::try_from(behind / 2).unwrap_or(i64::MAX).min(SPARED_BYTES);
-        SPARED_TO.set(Some(net.saturating_add(spared)));
+    /// Spares a thread with so many net bytes for so many more at most; up to where.
+    fn spare(&self, net: i64, more: u64) -> i64 {
+        let spared = more.min(SPARED_BYTES).min(self.bytes() / SPARED_PART);
+        let to = net.saturating_add(spared as i64);
+        SPARED_TO.set(Some(to));
+        to
     }
 
     /// Whether this thread need not make room while others free memory: it has allocated little since there
@@ -206,9 +211,7 @@ impl MemoryLimit {
 
     /// As `spares`, for a thread with so many net bytes.
     fn spares_at(&self, net: i64) -> bool {
-        let to = SPARED_TO.get().unwrap_or(net.saturating_add(SPARED_BYTES));
-        SPARED_TO.set(Some(to));
-        net <= to
+        net <= SPARED_TO.get().unwrap_or_else(|| self.spare(net, u64::MAX))
     }
 
     /// Notes that there is room, so that this thread may be spared anew when there is none.
@@ -268,18 +271,20 @@ mod tests {
 
     #[test]
     fn a_thread_is_spared_for_a_while_and_anew_when_there_is_room_or_by_what_it_has_evicted() {
-        let limit = MemoryLimit::new(1);
-        let net = |parts: i64| 7 + parts * SPARED_BYTES;
+        let limit = MemoryLimit::new(1 << 30);
+        let net = |parts: i64| 7 + parts * SPARED_BYTES as i64;
         assert!(limit.spares_at(net(0)) && limit.spares_at(net(1)) && !limit.spares_at(net(1) + 1));
         limit.note_room(1, 0);
         assert!(!limit.spares_at(net(2)));
-        limit.spare_to(net(2), 100);
+        limit.spare(net(2), 50);
         assert!(limit.spares_at(net(2) + 50) && !limit.spares_at(net(2) + 51), "half of what it evicts");
-        limit.spare_to(net(2), u64::MAX);
+        limit.spare(net(2), u64::MAX);
         assert!(limit.spares_at(net(3)) && !limit.spares_at(net(4)), "an estimate does not count for more");
         limit.end_sparing();
         assert!(limit.spares_at(net(4)) && limit.spares_at(net(5)) && !limit.spares_at(net(6)));
         limit.end_sparing();
+        limit.set(128 * 10, 0);
+        assert!(limit.spares_at(0) && limit.spares_at(10) && !limit.spares_at(11), "a part of the limit");
     }
 
     #[test]

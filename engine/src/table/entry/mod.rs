@@ -24,6 +24,7 @@ use super::readers::Retained;
 use crate::record::{BYTES_MAX, Change, Kind, Lsn, Made, Side, UnixMs};
 use crate::value::block::Header;
 use crate::value::body::Body;
+use crate::value::left::Counted;
 use crate::value::nodes::Nodes;
 use crate::value::stored::{NotStored, Stored};
 use crate::value::stream::element;
@@ -295,7 +296,12 @@ impl Entry {
     /// Bytes of memory that nobody else holds, itself included; nearly exact, in bounded time. So gaps of a
     /// string count as nothing, and an element as what it has, whatever the others have.
     pub(crate) fn bytes_own(&self) -> usize {
-        self.body.bytes_own()
+        self.body.bytes_of(Counted::Own)
+    }
+
+    /// The same, and what others hold as well.
+    pub(super) fn bytes_near(&self) -> usize {
+        self.body.bytes_of(Counted::All)
     }
 
     /// Whether a part takes long to free, so that another thread does it.
@@ -404,7 +410,7 @@ impl Entry {
         };
         let entry = std::mem::replace(self, new);
         // Before the nodes are garbage as well. What a copy of the key has is not kept for the view alone.
-        let bytes = entry.body.bytes_own();
+        let bytes = entry.bytes_own();
         entry.retire_records(retired);
         retired.garbage.extend(entry.body.records_of_nodes());
         Ok((applied, OldVersion { entry, bytes }))

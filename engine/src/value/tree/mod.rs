@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::left::{self, ARC_BYTES};
+use super::left::{self, ARC_BYTES, Counted};
 use super::packed::{self, Item, Layout};
 
 /// Children of a branch at most.
@@ -190,7 +190,8 @@ impl<O: Order> Link<O> {
         match self {
             Link::Leaf(leaf) => leaf.note_left(),
             Link::Branch(branch) if Arc::strong_count(branch) > 1 => {
-                left::note_bytes(self.bytes_below(branch.counts.iter().sum()));
+                let count = branch.counts.iter().sum();
+                left::note_bytes(self.bytes_below(count, Counted::Own));
             }
             Link::Branch(_) => {}
         }

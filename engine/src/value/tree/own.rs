@@ -1,5 +1,5 @@
-//! Measures the memory of a tree that nobody else has: what is given back when it goes, or what a view alone
-//! still has of it.
+//! Measures the memory of a tree: all of it, or what nobody else has, which is given back when it goes, or
+//! which a view alone still has.
 //!
 //! Of a tree of few levels all nodes are looked at. From a larger one some elements are drawn, each of which
 //! stands for its part of its leaf. So the time is bounded, and one giant element does not count for others,
@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::{Branch, Link, Order, Tree};
-use crate::value::left::ARC_BYTES;
+use crate::value::left::{ARC_BYTES, Counted};
 use crate::value::packed;
 use crate::value::{scale, usage};
 
@@ -23,19 +23,20 @@ const TIMES_MIDDLE_MAX: u64 = 8;
 const PARTS: u64 = 256;
 
 impl<O: Order> Tree<O> {
-    /// Bytes of memory below the root that nobody else has, about; exact if the tree has few levels.
-    pub(crate) fn bytes_own(&self) -> usize {
-        if self.root.is_shared() { 0 } else { self.root.bytes_below(self.count) }
+    /// Bytes of memory below the root, about; exact if the tree has few levels.
+    pub(crate) fn bytes_of(&self, counted: Counted) -> usize {
+        if self.root.counts(counted) { self.root.bytes_below(self.count, counted) } else { 0 }
     }
 }
 
 impl<O: Order> Link<O> {
-    /// Whether somebody else has this node, too.
-    fn is_shared(&self) -> bool {
-        match self {
-            Link::Leaf(leaf) => leaf.is_shared(),
-            Link::Branch(branch) => Arc::strong_count(branch) > 1,
-        }
+    /// Whether this node counts: it is asked for all, or nobody else has it.
+    fn counts(&self, counted: Counted) -> bool {
+        counted == Counted::All
+            || match self {
+                Link::Leaf(leaf) => !leaf.is_shared(),
+                Link::Branch(branch) => Arc::strong_count(branch) == 1,
+            }
     }
 
     /// How many branches are above a leaf.
@@ -47,24 +48,26 @@ impl<O: Order> Link<O> {
         levels
     }
 
-    /// Bytes of this node, whoever has it, and of those below it that nobody else has; about, if these may be
-    /// many. `count` elements are below it.
-    pub(super) fn bytes_below(&self, count: usize) -> usize {
-        if self.levels() <= LEVELS_MAX { self.sum_below() } else { self.estimate_below(count) }
+    /// Bytes of this node, whoever has it, and of those below it that count; about, if these may be many.
+    /// `count` elements are below it.
+    pub(super) fn bytes_below(&self, count: usize, counted: Counted) -> usize {
+        let is_small = self.levels() <= LEVELS_MAX;
+        if is_small { self.sum_below(counted) } else { self.estimate_below(count, counted) }
     }
 
-    fn sum_below(&self) -> usize {
+    fn sum_below(&self, counted: Counted) -> usize {
         match self {
             Link::Leaf(leaf) => leaf.bytes(),
             Link::Branch(branch) => {
-                let own = branch.children.iter().map(|child| &child.link).filter(|link| !link.is_shared());
-                ARC_BYTES + size_of::<Branch<O>>() + own.map(Link::sum_below).sum::<usize>()
+                let links = branch.children.iter().map(|child| &child.link);
+                let below = links.filter(|link| link.counts(counted)).map(|link| link.sum_below(counted));
+                ARC_BYTES + size_of::<Branch<O>>() + below.sum::<usize>()
             }
         }
     }
 
-    fn estimate_below(&self, count: usize) -> usize {
-        let drawn = (0..DRAWN).filter_map(|_| self.parts_at(scale(usage::random(), count)));
+    fn estimate_below(&self, count: usize, counted: Counted) -> usize {
+        let drawn = (0..DRAWN).filter_map(|_| self.parts_at(scale(usage::random(), count), counted));
         let mut drawn: Vec<u64> = drawn.collect();
         drawn.sort_unstable();
         let Some(middle) = drawn.get(drawn.len() / 2).copied() else { return 0 };
@@ -75,8 +78,8 @@ impl<O: Order> Link<O> {
     }
 
     /// Parts of bytes of the element at `index`: those of its leaf, by the number of elements there. `None`
-    /// if somebody else has a node on the way from this one, too.
-    fn parts_at(&self, mut index: usize) -> Option<u64> {
+    /// if a node on the way from this one does not count.
+    fn parts_at(&self, mut index: usize, counted: Counted) -> Option<u64> {
         let mut link = self;
         loop {
             match link {
@@ -91,7 +94,7 @@ impl<O: Order> Link<O> {
                         child += 1;
                     }
                     link = &branch.children[child].link;
-                    if link.is_shared() {
+                    if !link.counts(counted) {
                         return None;
                     }
                 }
@@ -102,6 +105,7 @@ impl<O: Order> Link<O> {
 
 #[cfg(test)]
 mod tests {
+    use crate::value::left::Counted::{All, Own};
     use crate::value::list::ListOrder;
     use crate::value::packed::{self, LIST};
     use crate::value::tree::Tree;
@@ -122,7 +126,7 @@ mod tests {
         for count in [100, 1_000, 200_000] {
             for giant in [0, count / 2, count - 1] {
                 let tree = list_of((0..count).map(|index| if index == giant { GIANT } else { 100 }));
-                let (own, others) = (tree.bytes_own(), tree.bytes() - GIANT);
+                let (own, others) = (tree.bytes_of(Own), tree.bytes() - GIANT);
                 assert!(own > others / 4 * 3, "{own} of {others} and the giant at {giant} of {count}");
                 // In a large tree the one may be left out, or count for some.
                 assert!(own < tree.bytes() + GIANT, "{own} of {others} and the giant at {giant} of {count}");
@@ -134,13 +138,15 @@ mod tests {
     fn shared_nodes_are_of_nobody() {
         for count in [10, 1_000, 200_000] {
             let mut tree = list_of((0..count).map(|_| 100));
-            let (all, clone) = (tree.bytes_own(), tree.clone());
-            assert_eq!((tree.bytes_own(), clone.bytes_own()), (0, 0), "{count} elements");
+            let (all, clone) = (tree.bytes_of(Own), tree.clone());
+            assert_eq!((tree.bytes_of(Own), clone.bytes_of(Own)), (0, 0), "{count} elements");
+            let whole = clone.bytes_of(All);
+            assert!(whole.abs_diff(all) < all / 4, "{whole} are not {all} in {count} elements");
             tree.put(count / 2, b"x");
-            let own = tree.bytes_own();
+            let own = tree.bytes_of(Own);
             assert!(own <= all / 4 + 8_000, "{own} of {all} are of one path in {count} elements");
             drop(tree);
-            let left = clone.bytes_own();
+            let left = clone.bytes_of(Own);
             assert!(left > all / 4 * 3, "{left} of {all} are left in {count} elements");
         }
     }
