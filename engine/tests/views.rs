@@ -481,6 +481,33 @@ fn a_deleted_value_counts_as_what_it_has_and_the_view_alone_keeps() {
 }
 
 #[test]
+fn what_a_changed_value_still_shared_is_the_views_alone_when_it_goes() {
+    const BYTES: usize = 4 << 20;
+    let store = store();
+    let write = |change| {
+        let write = Write::Key { db: 0, key: b"key".into(), change };
+        store.commit(0, &Batch::from_iter([write]));
+    };
+    let put = |bytes: usize| Change::Put { value: vec![b'x'; bytes].into(), expiry: None };
+    for last in [Change::Delete, put(1)] {
+        write(put(BYTES));
+        let view = store.engine.open_view(ViewOptions::once("test")).unwrap();
+        write(Change::Patch { offset: 0, bytes: b"y".into() });
+        let first = store.views().status().retained.bytes;
+        assert!(first < 40_000, "{first} bytes are kept of a chunk and its path");
+        write(last);
+        let all = store.views().status().retained;
+        assert!(all.records == 1 && (BYTES..BYTES * 5 / 4).contains(&all.bytes), "{all:?}");
+        // The next value of the key has nothing of that.
+        write(put(BYTES));
+        write(Change::Delete);
+        assert_eq!(store.views().status().retained, all);
+        drop(view);
+        store.assert_nothing_kept();
+    }
+}
+
+#[test]
 fn a_flushed_database_counts_as_left_while_a_view_has_it() {
     const KEYS: u64 = 20_000;
     let store = store();

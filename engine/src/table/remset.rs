@@ -45,14 +45,14 @@ struct Version {
 }
 
 /// A version that has more bytes is measured.
-const MEASURED_FROM: usize = 1 << 20;
+const MEASURED_FROM: usize = 16 << 10;
 
 impl Version {
     /// Counts bytes that a write has left to it, or to a copy of its key: who writes does not know, and
     /// copies may come and go. But it has no more than all its nodes. Returns by how much it grows.
     fn leave(&mut self, bytes: usize) -> usize {
         let mut grows = bytes;
-        if self.bytes + bytes > MEASURED_FROM {
+        if self.bytes.saturating_add(bytes) > MEASURED_FROM {
             let entry = &self.entry;
             let most = *self.bytes_max.get_or_insert_with(|| entry.bytes_near());
             grows = grows.min(most.saturating_sub(self.bytes));
@@ -96,6 +96,12 @@ impl Remset {
         let versions = self.0.iter_mut().filter(|version| version.hash == hash && version.entry.key() == key);
         let Some(newest) = versions.max_by_key(|version| version.until) else { return 0 };
         newest.leave(bytes)
+    }
+
+    /// The same for all nodes of an entry that is about to go, or to be replaced as a whole.
+    pub(super) fn leave_whole(&mut self, hash: KeyHash, entry: &Entry) -> usize {
+        let is_kept = entry.is_large() && self.0.iter().any(|version| version.hash == hash);
+        if is_kept { self.leave_to(hash, entry.key(), entry.bytes_near()) } else { 0 }
     }
 
     /// The versions within `positions` that `reader` sees, with the positions of their keys.

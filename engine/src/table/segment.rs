@@ -34,6 +34,11 @@ fn takes_away(change: &Change<'_>) -> bool {
     is_element || is_of_stream || matches!(change, Delete | RenewalEnds { .. })
 }
 
+/// Whether a change puts a whole value in the place of what is there.
+fn replaces(change: &Change<'_>) -> bool {
+    matches!(change, Change::Put { .. } | Change::Image { .. } | Change::Prepared { .. })
+}
+
 /// Some hundreds of entries; what the latch of the directory's slot protects.
 #[derive(Default)]
 pub struct Segment {
@@ -195,15 +200,20 @@ impl Segment {
                     self.remset.push(hash, version.entry, needed, lsn, version.bytes);
                     applied
                 } else if *change == Change::Delete {
+                    // A version of the key, kept at an earlier write, may have shared nodes until now.
+                    retired.kept.bytes += self.remset.leave_whole(hash, entry);
                     Applied::Emptied
                 } else {
                     let is_watched = !self.remset.is_empty();
                     if is_watched {
+                        if replaces(change) {
+                            retired.kept.bytes += self.remset.leave_whole(hash, entry);
+                        }
                         left::take_bytes();
                     }
                     let Ok(applied) = entry.apply(change, lsn, retired) else { return (effect, false) };
                     if is_watched {
-                        // A version of the key, kept at an earlier write, may have shared nodes until now.
+                        // As before.
                         retired.kept.bytes += self.remset.leave_to(hash, key, left::take_bytes());
                     }
                     applied

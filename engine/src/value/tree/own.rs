@@ -77,17 +77,18 @@ impl<O: Order> Link<O> {
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    /// Parts of bytes of the element at `index`: those of its leaf, by the number of elements there. `None`
-    /// if a node on the way from this one does not count.
+    /// Parts of bytes of the element at `index`: those of each node on the way to it, this one included, by
+    /// the number of elements below that. `None` if one behind this one does not count.
     fn parts_at(&self, mut index: usize, counted: Counted) -> Option<u64> {
-        let mut link = self;
+        let (mut link, mut parts) = (self, 0);
+        let share = |bytes: usize, elements: usize| bytes as u64 * PARTS / elements.max(1) as u64;
         loop {
             match link {
                 Link::Leaf(leaf) => {
-                    let elements = packed::items(O::LAYOUT, leaf).count().max(1);
-                    return Some(leaf.bytes() as u64 * PARTS / elements as u64);
+                    return Some(parts + share(leaf.bytes(), packed::items(O::LAYOUT, leaf).count()));
                 }
                 Link::Branch(branch) => {
+                    parts += share(ARC_BYTES + size_of::<Branch<O>>(), branch.counts.iter().sum());
                     let mut child = 0;
                     while child + 1 < branch.counts.len() && index >= branch.counts[child] {
                         index -= branch.counts[child];
