@@ -34,9 +34,13 @@ fn takes_away(change: &Change<'_>) -> bool {
     is_element || is_of_stream || matches!(change, Delete | RenewalEnds { .. })
 }
 
-/// Whether a change puts a whole value in the place of what is there.
-fn replaces(change: &Change<'_>) -> bool {
-    matches!(change, Change::Put { .. } | Change::Image { .. } | Change::Prepared { .. })
+/// Whether a change leaves nothing of the value that is there.
+fn takes_whole(change: &Change<'_>, entry: &Entry) -> bool {
+    match change {
+        Change::Put { .. } | Change::Image { .. } | Change::Prepared { .. } => true,
+        Change::ListPop { count, .. } => *count >= entry.count() as u64,
+        _ => false,
+    }
 }
 
 /// Some hundreds of entries; what the latch of the directory's slot protects.
@@ -206,7 +210,7 @@ impl Segment {
                 } else {
                     let is_watched = !self.remset.is_empty();
                     if is_watched {
-                        if replaces(change) {
+                        if takes_whole(change, entry) {
                             retired.kept.bytes += self.remset.leave_whole(hash, entry);
                         }
                         left::take_bytes();

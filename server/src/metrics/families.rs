@@ -100,7 +100,7 @@ fn memory(page: &mut Page, server: &Services) {
     );
     page.gauge(
         "tarn_memory_not_counted_bytes",
-        "Bytes that maxmemory does not count: the log's buffers, versions and flushed databases kept for views.",
+        "Bytes that maxmemory does not count: the log's buffers, and what is kept for views.",
         server.not_counted_bytes(),
     );
     let memory = server.engine().map(|engine| engine.index_memory()).unwrap_or_default();
