@@ -422,7 +422,7 @@ fn that_a_value_is_rewritten_for_the_log_is_no_use_of_it() {
     let element = |number: u64| number.to_string().into_bytes().into();
     commit(&store, "list", Change::ListPush { side: Side::Back, element: element(0) });
     commit(&store, "string", Change::Put { value: b"0".into(), expiry: None });
-    // So large that they are written again in parts, the hash field by field. What began the hash is an image.
+    // So large that they are written again in parts, the hash, which an image began, field by field.
     let mut image = ImageBuilder::new(Kind::Hash);
     (0..200u64).for_each(|number| image.push_field(&number.to_be_bytes(), b"value"));
     let elements = image.finish().into();
