@@ -214,7 +214,7 @@ impl MemoryLimit {
         net <= SPARED_TO.get().unwrap_or_else(|| self.spare(net, u64::MAX))
     }
 
-    /// Notes that there is room, so that this thread may be spared anew when there is none.
+    /// Notes that there is room, so that this thread may be spared again when there is none.
     pub(crate) fn end_sparing(&self) {
         SPARED_TO.set(None);
     }
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_spared_for_a_while_and_anew_when_there_is_room_or_by_what_it_has_evicted() {
+    fn a_thread_is_spared_for_a_while_and_again_when_there_is_room_or_by_what_it_has_evicted() {
         let limit = MemoryLimit::new(1 << 30);
         let net = |parts: i64| 7 + parts * SPARED_BYTES as i64;
         assert!(limit.spares_at(net(0)) && limit.spares_at(net(1)) && !limit.spares_at(net(1) + 1));

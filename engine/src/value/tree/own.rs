@@ -48,7 +48,7 @@ impl<O: Order> Link<O> {
         levels
     }
 
-    /// Bytes of this node, whoever has it, and of those below it that count; about, if these may be many.
+    /// Bytes of this node, shared or not, and of those below it that count; about, if these may be many.
     /// `count` elements are below it.
     pub(super) fn bytes_below(&self, count: usize, counted: Counted) -> usize {
         let is_small = self.levels() <= LEVELS_MAX;
