@@ -383,14 +383,15 @@ impl Link<'_> {
         }
     }
 
-    /// Asks whether this is a server of Redis' protocol. One that wants a password first answers with an
-    /// error.
-    fn greet(&mut self) -> Result<(), Failure> {
+    /// Asks whether this is a server of Redis' protocol. The text of an error, if it answers with one: it
+    /// wants a password first, or serves nobody.
+    fn greet(&mut self) -> Result<Option<String>, Failure> {
         let mut request = Vec::new();
         push_request(&mut request, &[b"PING"]);
         self.write(&request)?;
         match self.read_line()?.as_slice() {
-            b"+PONG" | [b'-', ..] => Ok(()),
+            b"+PONG" => Ok(None),
+            [b'-', text @ ..] => Ok(Some(printable(text))),
             _ => Err(Failure::Reading),
         }
     }
@@ -401,6 +402,31 @@ impl Link<'_> {
         push_request(&mut request, words);
         self.write(&request)?;
         self.expect_ok()
+    }
+}
+
+/// Greets the other server, and has it take the password and the database.
+fn begin(link: &mut Link<'_>, target: &Target) -> Result<(), Failure> {
+    // Passwords and keys may have any bytes, ends of lines among them. A server of another protocol, such as
+    // one of mail, could take them for requests.
+    let greeting = link.greet()?;
+    let database = target.database.to_string();
+    let select = [&b"SELECT"[..], database.as_bytes()];
+    if target.auth.is_empty() {
+        return or_greeting(link.ask(&select), greeting);
+    }
+    let words: Vec<&[u8]> =
+        std::iter::once(&b"AUTH"[..]).chain(target.auth.iter().map(Vec::as_slice)).collect();
+    or_greeting(link.ask(&words), greeting)?;
+    link.ask(&select)
+}
+
+/// The outcome of the first request behind the greeting. A server that is full or protected says so in answer
+/// to anything, and ends the connection: that error is told instead of the end.
+fn or_greeting(asked: Result<(), Failure>, greeting: Option<String>) -> Result<(), Failure> {
+    match (asked, greeting) {
+        (Err(Failure::Reading | Failure::Writing), Some(text)) => Err(Failure::Refused(text)),
+        (asked, _) => asked,
     }
 }
 
@@ -424,16 +450,8 @@ fn send_all<K: Deref<Target = Entry>>(
     let mut link = Link { stream, answers: BufReader::new(stream) };
     // If it was given up before the connection was known, nobody has ended that.
     job.close_if_given_up();
-    if !target.auth.is_empty() {
-        // Passwords may have any bytes, ends of lines among them. A server of another protocol, such as one
-        // of mail, could take them for requests.
-        link.greet()?;
-        let words: Vec<&[u8]> =
-            std::iter::once(&b"AUTH"[..]).chain(target.auth.iter().map(Vec::as_slice)).collect();
-        link.ask(&words)?;
-    }
     // No key goes into another database than the one that was asked for.
-    link.ask(&[b"SELECT", target.database.to_string().as_bytes()])?;
+    begin(&mut link, target)?;
     let (mut requests, mut sent, mut refusal) = (Vec::new(), Vec::new(), None);
     for (index, key) in keys.iter().enumerate() {
         match restore(&mut link, &mut requests, key, clock.unix_ms(), target.replaces) {
@@ -638,19 +656,49 @@ mod tests {
     }
 
     #[test]
-    fn no_password_goes_to_a_server_of_another_protocol() {
-        for answer in ["220 mail ESMTP", "HTTP/1.1 400 Bad Request", "+OK POP3 ready", "ERROR", ""] {
-            let (mut target, thread) = server(lines(&[answer]));
-            target.auth = vec![b"x\r\nHELO me\r\n".to_vec()];
-            assert_eq!(send(&target, &keys(1, None)), (vec![false], Err(Failure::Reading)), "{answer}");
-            assert_eq!(thread.join().unwrap(), ["PING"]);
+    fn neither_passwords_nor_keys_go_to_a_server_of_another_protocol() {
+        for answer in ["220 mail ESMTP", "HTTP/1.1 400 Bad Request", "+OK POP3 ready", "+OK", "ERROR", ""] {
+            for auth in [vec![b"x\r\nHELO me\r\n".to_vec()], Vec::new()] {
+                // It would go on to say that all is well.
+                let (mut target, thread) = server(lines(&[answer, "+OK", "+OK", "+OK"]));
+                target.auth = auth;
+                assert_eq!(send(&target, &keys(1, None)), (vec![false], Err(Failure::Reading)), "{answer}");
+                assert_eq!(thread.join().unwrap(), ["PING"]);
+            }
         }
+    }
+
+    #[test]
+    fn the_error_of_a_server_that_serves_nobody_is_told() {
+        for auth in [vec![b"x".to_vec()], Vec::new()] {
+            // It answers the first request, and closes the connection; or does not even wait for that.
+            let (mut guarded, thread) = server(lines(&["-DENIED it is protected"]));
+            guarded.auth = auth.clone();
+            let refusal = Failure::Refused("DENIED it is protected".to_owned());
+            assert_eq!(send(&guarded, &keys(1, None)), (vec![false], Err(refusal)));
+            thread.join().unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let full = Target { auth, ..target(listener.local_addr().unwrap().port()) };
+            let thread = std::thread::spawn(move || {
+                let mut stream = listener.accept().unwrap().0;
+                stream.write_all(b"-ERR max number of clients reached\r\n").unwrap();
+            });
+            let refusal = Failure::Refused("ERR max number of clients reached".to_owned());
+            assert_eq!(send(&full, &keys(1, None)), (vec![false], Err(refusal)));
+            thread.join().unwrap();
+        }
+        // One that has taken the password has not refused.
+        let (mut target, thread) = server(lines(&["-NOAUTH Authentication required.", "+OK"]));
+        target.auth = vec![b"x".to_vec()];
+        let (_, sent) = send(&target, &keys(1, None));
+        assert!(matches!(sent, Err(Failure::Reading | Failure::Writing)), "{sent:?}");
+        thread.join().unwrap();
     }
 
     #[test]
     fn only_ok_counts_and_a_lost_connection_keeps_what_was_taken() {
         for last in ["", ":1\r\n", "+OKAY\r\n", "+OK"] {
-            let answers = [lines(&["+OK", "+OK"]), vec![last.to_owned(), String::new()]].concat();
+            let answers = [lines(&["+PONG", "+OK", "+OK"]), vec![last.to_owned(), String::new()]].concat();
             let (target, thread) = server(answers);
             let (taken, sent) = send(&target, &keys(3, None));
             assert_eq!((taken, sent), (vec![true, false, false], Err(Failure::Reading)), "{last:?}");
@@ -661,13 +709,14 @@ mod tests {
     #[test]
     fn more_keys_than_are_sent_at_once_are_all_sent() {
         let number = 3 * KEYS_AT_ONCE + 1;
-        let (mut target, thread) = server(vec!["+OK\r\n".to_owned(); number + 1]);
+        let answers = [lines(&["+PONG"]), vec!["+OK\r\n".to_owned(); number + 1]].concat();
+        let (mut target, thread) = server(answers);
         target.replaces = true;
         let (taken, sent) = send(&target, &keys(number, None));
         assert_eq!((taken, sent), (vec![true; number], Ok(())));
         let requests = thread.join().unwrap();
-        assert_eq!(requests.len(), number + 1);
-        assert_eq!(requests[number], format!("RESTORE key {} 0 REPLACE", number - 1));
+        assert_eq!(requests.len(), number + 2);
+        assert_eq!(requests[number + 1], format!("RESTORE key {} 0 REPLACE", number - 1));
     }
 
     #[test]
@@ -675,22 +724,22 @@ mod tests {
         let change = Change::Put { value: vec![b'x'; 2 * BYTES_AT_ONCE].into(), expiry: None };
         let large = Arc::new(Entry::create(b"large", &change, Lsn(1)).unwrap());
         let small = keys(2, None);
-        let (target, thread) = server(vec!["+OK\r\n".to_owned(); 4]);
+        let (target, thread) = server(lines(&["+PONG", "+OK", "+OK", "+OK", "+OK"]));
         let all = [small[0].clone(), large, small[1].clone()];
         assert_eq!(send(&target, &all), (vec![true; 3], Ok(())));
-        let expected = ["SELECT 3", "RESTORE key 0 0", "RESTORE large 0", "RESTORE key 1 0"];
+        let expected = ["PING", "SELECT 3", "RESTORE key 0 0", "RESTORE large 0", "RESTORE key 1 0"];
         assert_eq!(thread.join().unwrap(), expected);
     }
 
     #[test]
     fn a_key_that_has_expired_is_passed_over_and_others_keep_their_time() {
         let now = SystemClock::new().unix_ms();
-        let (target, thread) = server(lines(&["+OK", "+OK"]));
+        let (target, thread) = server(lines(&["+PONG", "+OK", "+OK"]));
         assert_eq!(send(&target, &keys(2, Some(now - 10))), (vec![true, false], Ok(())));
-        assert_eq!(thread.join().unwrap(), ["SELECT 3", "RESTORE key 0 0"]);
-        let (target, thread) = server(lines(&["+OK", "+OK"]));
+        assert_eq!(thread.join().unwrap(), ["PING", "SELECT 3", "RESTORE key 0 0"]);
+        let (target, thread) = server(lines(&["+PONG", "+OK", "+OK"]));
         assert_eq!(send(&target, &keys(1, Some(now + 500_000))), (vec![true], Ok(())));
-        let request = thread.join().unwrap().remove(1);
+        let request = thread.join().unwrap().remove(2);
         let ttl: u64 = request.rsplit(' ').next().unwrap().parse().unwrap();
         assert!((100_000..=500_000).contains(&ttl), "{request}");
     }
