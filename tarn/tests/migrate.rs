@@ -223,6 +223,33 @@ fn others_are_served_while_the_target_is_silent_and_nothing_is_deleted() {
 }
 
 #[test]
+fn keys_that_were_taken_go_although_others_have_grown_too_large_to_be_sent_again() {
+    const KEYS: usize = 80;
+    let target = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = target.local_addr().unwrap().port();
+    let source = Running::start(&[]);
+    let (mut here, mut other) = (source.connect(), source.connect());
+    assert_eq!(other.ask("CONFIG SET client-query-buffer-limit 1mb"), "+OK");
+    assert_eq!(other.ask("MSET taken v gone v"), "+OK");
+    let grow: Vec<String> = (0..KEYS).map(|number| format!("grows:{number}")).collect();
+    for key in &grow {
+        assert_eq!(other.ask(&format!("SET {key} v")), "+OK");
+    }
+    here.send(&format!("MIGRATE 127.0.0.1 {port} \"\" 0 60000 KEYS taken {} gone", grow.join(" ")));
+    let mut stream = target.accept().unwrap().0;
+    // Copies of all have been made. Now they get more than that limit together, though none of them is large.
+    for key in &grow {
+        assert_eq!(other.ask(&format!("SETRANGE {key} 14999 x")), ":15000");
+    }
+    stream.write_all(b"+PONG\r\n+OK\r\n").unwrap();
+    stream.write_all(&b"+OK\r\n".repeat(KEYS + 2)).unwrap();
+    let refused = "-ERR the keys have more than client-query-buffer-limit says; name fewer of them";
+    assert_eq!(here.reply(), refused);
+    assert_eq!(other.ask("EXISTS taken gone"), ":0");
+    assert_eq!(other.ask("DBSIZE"), format!(":{KEYS}"));
+}
+
+#[test]
 fn a_start_finds_keys_gone_that_had_moved() {
     let (mut source, target) = (Running::start(&["--appendfsync", "always"]), Running::start(&[]));
     let (mut here, mut there) = (source.connect(), target.connect());

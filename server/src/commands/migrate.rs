@@ -270,8 +270,11 @@ fn settle<'a>(
         None if migration.rounds < ROUNDS_MAX => match take_place(cx, args, request) {
             Ok(None) => return Ok(Next::Wait),
             Ok(Some(place)) => {
-                let sent = send(cx, args, request, place, &changed, &unchanged, migration.rounds + 1)?;
-                return Ok(Next::Again(sent));
+                match send(cx, args, request, place, &changed, &unchanged, migration.rounds + 1) {
+                    Ok(sent) => return Ok(Next::Again(sent)),
+                    // What was taken and is as it was goes nevertheless.
+                    Err(error) => Some(error),
+                }
             }
             Err(failure) => Some(failure.into()),
         },
