@@ -205,7 +205,7 @@ fn take_place(
         return Ok(Some(place));
     }
     if turn.is_late() {
-        return Err(Failure::Connecting);
+        return Err(Failure::Waiting);
     }
     cx.client.sending_turn = Some(turn);
     Ok(None)

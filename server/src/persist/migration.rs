@@ -61,6 +61,8 @@ pub(crate) struct Target {
 /// Why keys were not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
+    /// So many requests send keys, and none of them has ended in time.
+    Waiting,
     /// There is no connection.
     Connecting,
     /// The bytes of a request did not go out.
@@ -74,6 +76,10 @@ pub(crate) enum Failure {
 impl From<Failure> for CommandError {
     fn from(failure: Failure) -> CommandError {
         match failure {
+            Failure::Waiting => CommandError::owned(format!(
+                "IOERR {MIGRATIONS_MAX} other MIGRATE requests are running, and none has ended within the \
+                 timeout"
+            )),
             Failure::Connecting => CommandError::text("IOERR error or timeout connecting to the client"),
             Failure::Writing => CommandError::text("IOERR error or timeout writing to target instance"),
             Failure::Reading => CommandError::text("IOERR error or timeout reading to target instance"),
