@@ -104,8 +104,8 @@ pub(crate) struct Outcome {
 struct Job {
     outcome: OnceLock<Outcome>,
     is_given_up: AtomicBool,
-    /// The connection, which either may end.
-    connection: OnceLock<TcpStream>,
+    /// The connection while it is used, which either may end.
+    connection: Mutex<Option<Arc<TcpStream>>>,
 }
 
 impl Job {
@@ -122,10 +122,17 @@ impl Job {
     }
 
     fn close(&self) {
-        if let Some(connection) = self.connection.get() {
+        // The lock is held, so that the descriptor does not outlive `end`.
+        if let Some(connection) = &*self.connection.lock() {
             // It may be closed already.
             let _ = connection.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Gives the descriptor back. REQUIRES: the thread does not use the connection any more.
+    fn end(&self) {
+        let connection = self.connection.lock().take();
+        drop(connection);
     }
 }
 
@@ -323,9 +330,10 @@ impl Running {
         let work = move || {
             let mut taken = vec![false; copies.len()];
             let failure = send_all(&target, &copies, &*clock, &shared, &mut taken).err();
+            // Before another may connect: connections are as many as places at most.
+            shared.end();
             // Before the client is told, which may send more.
             drop((copies, self));
-            shared.close();
             let is_first = shared.outcome.set(Outcome { taken, failure }).is_ok();
             debug_assert!(is_first, "keys are sent once");
             client.wake();
@@ -452,8 +460,9 @@ fn send_all<K: Deref<Target = Entry>>(
         io::ErrorKind::ConnectionRefused => Failure::Writing,
         _ => Failure::Connecting,
     })?;
-    let stream = job.connection.get_or_init(|| connection);
-    let mut link = Link { stream, answers: BufReader::new(stream) };
+    let connection = Arc::new(connection);
+    *job.connection.lock() = Some(connection.clone());
+    let mut link = Link { stream: &connection, answers: BufReader::new(&*connection) };
     // If it was given up before the connection was known, nobody has ended that.
     job.close_if_given_up();
     // No key goes into another database than the one that was asked for.
@@ -778,6 +787,30 @@ mod tests {
         drop(places);
         assert_eq!(migrator.places.lock().taken, 0);
         assert!(enter(LONG).is_ok());
+    }
+
+    #[test]
+    fn a_connection_has_ended_before_its_place_is_given_away() {
+        let (target, thread) = server(lines(&["+PONG", "+OK"]));
+        let migrator = Arc::<Migrator>::default();
+        let address = Address::Unix("test".into());
+        let client = Arc::new(ClientHandle::new(1, address.clone(), address, 0));
+        let request: OwnedArgs = ["migrate", "host"].into_iter().collect();
+        let enter = || migrator.enter(request.as_args(), Duration::MAX, &client);
+        let mut places: Vec<Running> = (0..MIGRATIONS_MAX).map(|_| enter().unwrap()).collect();
+        let waits = enter().unwrap_err();
+        let load = Load { target, keys: Vec::new(), kept: Vec::new(), rounds: 1 };
+        let (place, clock) = (places.pop().unwrap(), Arc::new(SystemClock::new()));
+        let migration = place.send(load, request.as_args(), clock, client.clone()).unwrap();
+        while !waits.is_over() {
+            std::thread::yield_now();
+        }
+        assert!(migration.job.connection.lock().is_none(), "its descriptor is still there");
+        while migration.outcome().is_none() {
+            std::thread::yield_now();
+        }
+        assert_eq!(migration.outcome().unwrap().failure, None);
+        assert_eq!(thread.join().unwrap(), ["PING", "SELECT 3"]);
     }
 
     #[test]
