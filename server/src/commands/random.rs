@@ -1,10 +1,12 @@
 //! Commands that draw elements by chance: `HRANDFIELD`, `SRANDMEMBER`, `ZRANDMEMBER`, and `SPOP`, which also
 //! takes them out.
 
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use tarn_engine::Entry;
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::ValueRef;
-use tarn_engine::value::hash::Chosen;
+use tarn_engine::value::hash::{Chosen, HashRef};
 use tarn_resp::{Args, Protocol, Writer};
 
 use crate::commands::decided::Decided;
@@ -20,6 +22,9 @@ const PER_ELEMENT: &str = "O(N), N being the number of elements returned";
 
 /// Elements that one command may draw with repetition. Redis draws on until its memory is exhausted.
 const REPEATED_MAX: u64 = 1 << 24;
+/// Elements for each of which a draw may walk through a hash, half of it as a rule, instead of gathering all
+/// fields without a time once.
+const WALKED_MAX: u64 = 2;
 
 /// The rows about hashes.
 pub(super) const OF_HASHES: &[Command] =
@@ -96,16 +101,36 @@ impl<'c> Urn<'c> {
         }
     }
 
-    /// Places that a command may go through besides those of the elements with which it replies: all of a
-    /// hash with hidden fields, or of one of which draws may not find a field without a time.
-    fn passed_over(self) -> usize {
+    /// Whether so many different elements are taken on one walk through all places, instead of being drawn.
+    fn is_walked_for(self, count: u64) -> bool {
+        count > self.len() as u64 / 3
+    }
+
+    /// The fields of a hash that have no time, if a draw may not find one of them, as they are few; else 0.
+    fn scarce(self) -> usize {
         match self.0 {
-            ValueRef::Hash(hash)
-                if hash.len() < hash.places() || (1..hash.places() / 2).contains(&hash.lasting()) =>
-            {
-                hash.places()
-            }
+            ValueRef::Hash(hash) if (1..hash.places() / 2).contains(&hash.lasting()) => hash.lasting(),
             _ => 0,
+        }
+    }
+
+    /// Places that a command may go through besides those of the elements with which it replies: all of a
+    /// hash with hidden fields, if it goes through that; all if draws may not find what they want.
+    fn passed_over(self, draw: Draw) -> usize {
+        let ValueRef::Hash(hash) = self.0 else { return 0 };
+        let passes = match draw {
+            Draw::Distinct(count) if self.is_walked_for(count) => hash.len() < hash.places(),
+            Draw::Distinct(_) | Draw::Repeated(_) => self.scarce() > 0,
+        };
+        if passes { hash.places() } else { 0 }
+    }
+
+    /// Elements that a command may gather besides those with which it replies.
+    fn gathered(self, draw: Draw) -> usize {
+        match draw {
+            Draw::Distinct(count) if self.is_walked_for(count) => 0,
+            Draw::Distinct(count) | Draw::Repeated(count) if count > WALKED_MAX => self.scarce(),
+            Draw::Distinct(_) | Draw::Repeated(_) => 0,
         }
     }
 
@@ -126,7 +151,7 @@ impl<'c> Urn<'c> {
     async fn draw(self, steps: &Steps, draw: Draw) -> Result<Vec<Element<'c>>, CommandError> {
         match draw {
             Draw::Repeated(count) => {
-                let mut drawing = Drawing::of(self);
+                let mut drawing = Drawing::of(self, count);
                 let mut drawn = Vec::with_capacity(count as usize);
                 for _ in 0..count {
                     drawn.extend(drawing.next(steps).await?);
@@ -145,7 +170,7 @@ impl<'c> Urn<'c> {
         }
         // Drawing again what came already gets slow when most elements are wanted. Then each is taken with
         // the chance that leaves all choices equally likely.
-        if count > len / 3 {
+        if self.is_walked_for(count as u64) {
             let (mut left, mut wanted) = (len, count);
             let chosen = self.places().map(|place| {
                 place.filter(|_| {
@@ -157,7 +182,7 @@ impl<'c> Urn<'c> {
             });
             return Ok(gather(steps, chosen, count).await);
         }
-        let mut drawing = Drawing::of(self);
+        let mut drawing = Drawing::of(self, count as u64);
         let mut chosen = Decided::with_capacity(count);
         let mut drawn = 0;
         while drawn < count {
@@ -190,22 +215,41 @@ async fn gather<'c>(
     elements
 }
 
+/// The field at this place among those of a hash that have no time. Each place that is passed is work.
+async fn walk_to<'c>(steps: &Steps, hash: HashRef<'c>, place: usize) -> Option<Element<'c>> {
+    let mut left = place;
+    for found in hash.iter_lasting() {
+        steps.pass(1).await;
+        let Some(field) = found else { continue };
+        if left == 0 {
+            return Some(with_value(field));
+        }
+        left -= 1;
+    }
+    None
+}
+
 /// Draws elements, one after the other.
 struct Drawing<'c> {
     urn: Urn<'c>,
+    rng: SmallRng,
+    /// So few are wanted that nothing is gathered for them.
+    few: bool,
     /// The fields of a hash that have no time, as soon as draws have not found one that was wanted. So a
-    /// command walks through the hash once at most.
+    /// command that draws many walks through the hash once at most.
     lasting: Option<Vec<Element<'c>>>,
 }
 
 impl<'c> Drawing<'c> {
-    fn of(urn: Urn<'c>) -> Drawing<'c> {
-        Drawing { urn, lasting: None }
+    /// For `count` elements, besides those that come again.
+    fn of(urn: Urn<'c>, count: u64) -> Drawing<'c> {
+        let rng = SmallRng::seed_from_u64(rand::random());
+        Drawing { urn, rng, few: count <= WALKED_MAX, lasting: None }
     }
 
     /// An element; `None` if there is none. An error if those that it gathers take too much memory.
     async fn next(&mut self, steps: &Steps) -> Result<Option<Element<'c>>, CommandError> {
-        let random = rand::random();
+        let random = self.rng.random();
         let hash = match self.urn.0 {
             ValueRef::Hash(hash) => hash,
             ValueRef::Set(set) => return Ok(set.sample(random).map(|member| (member, Beside::Nothing))),
@@ -227,6 +271,9 @@ impl<'c> Drawing<'c> {
         if let Some(drawn) = hash.draw_lasting(random) {
             return Ok(Some(with_value(drawn)));
         }
+        if self.few {
+            return Ok(walk_to(steps, hash, place).await);
+        }
         let len = hash.lasting();
         steps.hold(len * size_of::<Element<'_>>())?;
         let places = hash.iter_lasting().map(|place| place.map(with_value));
@@ -241,10 +288,11 @@ fn reply_drawn(cx: &mut Context<'_, '_>, entry: &Entry, draw: Draw, whole: bool)
     let (Draw::Distinct(count) | Draw::Repeated(count)) = draw;
     let (count, now) = (usize::try_from(count).unwrap_or(usize::MAX), cx.now());
     let drawn = if matches!(draw, Draw::Distinct(_)) { count.min(entry.count()) } else { count };
-    let visited = drawn + Urn(entry.value().at(now)).passed_over();
+    let urn = Urn(entry.value().at(now));
+    let visited = drawn.saturating_add(urn.passed_over(draw));
     if cx.runs_long([(entry, visited)].into_iter()) {
-        let copy = cx.keys.copy(entry);
-        cx.run_in_steps(visited, async move |steps| {
+        let (copy, gathered) = (cx.keys.copy(entry), drawn.saturating_add(urn.gathered(draw)));
+        cx.run_in_steps(gathered, async move |steps| {
             steps.hold(drawn * size_of::<Element<'_>>())?;
             let drawn = Urn(copy.value().at(now)).draw(&steps, draw).await?;
             steps.reply(|reply| write_head(reply, drawn.len(), whole));
@@ -253,7 +301,7 @@ fn reply_drawn(cx: &mut Context<'_, '_>, entry: &Entry, draw: Draw, whole: bool)
         });
         return Ok(());
     }
-    let drawn = at_once(async |steps| Urn(entry.value().at(now)).draw(steps, draw).await)?;
+    let drawn = at_once(async |steps| urn.draw(steps, draw).await)?;
     write_head(&mut cx.reply, drawn.len(), whole);
     drawn.into_iter().for_each(|element| write_element(&mut cx.reply, element, whole));
     Ok(())
@@ -263,17 +311,18 @@ fn reply_drawn(cx: &mut Context<'_, '_>, entry: &Entry, draw: Draw, whole: bool)
 fn reply_one(cx: &mut Context<'_, '_>, entry: &Entry) -> Result<(), CommandError> {
     let now = cx.now();
     let urn = Urn(entry.value().at(now));
-    let visited = urn.passed_over();
+    let visited = urn.passed_over(Draw::Repeated(1));
     if visited > 0 && cx.runs_long([(entry, visited)].into_iter()) {
         let copy = cx.keys.copy(entry);
-        cx.run_in_steps(visited, async move |steps| {
-            let drawn = Drawing::of(Urn(copy.value().at(now))).next(&steps).await?;
+        // It gathers nothing.
+        cx.run_in_steps(0, async move |steps| {
+            let drawn = Drawing::of(Urn(copy.value().at(now)), 1).next(&steps).await?;
             steps.reply(|reply| write_one(reply, drawn));
             Ok(())
         });
         return Ok(());
     }
-    let drawn = at_once(async |steps| Drawing::of(urn).next(steps).await)?;
+    let drawn = at_once(async |steps| Drawing::of(urn, 1).next(steps).await)?;
     write_one(&mut cx.reply, drawn);
     Ok(())
 }
@@ -444,7 +493,7 @@ mod tests {
         const HIDDEN: usize = 20_000;
         for draw in [Draw::Repeated(1000), Draw::Distinct(1), Draw::Distinct(9)] {
             let entry = hash(HIDDEN, 0, 1);
-            assert_eq!(Urn(entry.value().at(500)).passed_over(), HIDDEN + 1);
+            assert_eq!(Urn(entry.value().at(500)).passed_over(draw), HIDDEN + 1);
             let mut rest =
                 Rest::new(Protocol::Resp2, Duration::ZERO, false, usize::MAX, async move |steps| {
                     let drawn = Urn(entry.value().at(500)).draw(&steps, draw).await?;
@@ -463,14 +512,126 @@ mod tests {
 
     #[test]
     fn only_what_may_be_passed_over_counts() {
-        for (entry, expected) in [
-            (hash(0, 0, 9), 0),
-            (hash(0, 9, 0), 0),
-            (hash(0, 4, 5), 0),
-            (hash(0, 9, 1), 10),
-            (hash(1, 0, 9), 10),
+        // Hidden fields, timed ones and others; places for few draws, and what many of them gather; places for
+        // a walk through all.
+        for (fields, few, gathered, all) in [
+            ((0, 0, 9), 0, 0, 0),
+            ((0, 9, 0), 0, 0, 0),
+            ((0, 4, 5), 0, 0, 0),
+            ((0, 29, 1), 30, 1, 0),
+            // Draws find one of many that are shown, however many others are hidden.
+            ((1, 0, 29), 0, 0, 30),
+            ((10, 0, 20), 0, 0, 30),
+            ((20, 10, 0), 0, 0, 30),
+            ((20, 0, 10), 30, 10, 30),
         ] {
-            assert_eq!(Urn(entry.value().at(500)).passed_over(), expected);
+            let (hidden, timed, lasting) = fields;
+            let entry = hash(hidden, timed, lasting);
+            let urn = Urn(entry.value().at(500));
+            for draw in [Draw::Distinct(1), Draw::Distinct(2), Draw::Repeated(1), Draw::Repeated(2)] {
+                assert_eq!((urn.passed_over(draw), urn.gathered(draw)), (few, 0), "{draw:?} of {fields:?}");
+            }
+            for draw in [Draw::Distinct(3), Draw::Repeated(3), Draw::Repeated(99)] {
+                let found = (urn.passed_over(draw), urn.gathered(draw));
+                assert_eq!(found, (few, gathered), "{draw:?} of {fields:?}");
+            }
+            for draw in [Draw::Distinct(11), Draw::Distinct(u64::MAX)] {
+                assert_eq!((urn.passed_over(draw), urn.gathered(draw)), (all, 0), "{draw:?} of {fields:?}");
+            }
+        }
+    }
+
+    /// The outcome of a draw that may hold no memory.
+    fn outcome(entry: Entry, draw: Draw) -> Result<(), CommandError> {
+        let mut rest = Rest::new(Protocol::Resp2, Duration::ZERO, false, 0, async move |steps| {
+            let drawn = Urn(entry.value().at(500)).draw(&steps, draw).await?;
+            let (Draw::Distinct(count) | Draw::Repeated(count)) = draw;
+            assert_eq!(drawn.len() as u64, count, "{draw:?}");
+            Ok(())
+        });
+        loop {
+            if let Some(outcome) = rest.step(&mut Vec::new(), usize::MAX) {
+                return outcome;
+            }
+        }
+    }
+
+    #[test]
+    fn few_draws_gather_nothing() {
+        for draw in [Draw::Repeated(1), Draw::Distinct(1), Draw::Repeated(2), Draw::Distinct(2)] {
+            assert_eq!(outcome(hash(20_000, 0, 9), draw), Ok(()), "{draw:?}");
+        }
+        // Of these at least one does not find a field by chance.
+        for draw in [Draw::Repeated(99), Draw::Distinct(3)] {
+            assert_eq!(outcome(hash(20_000, 0, 9), draw), Err(CommandError::ReplyTooLong), "{draw:?}");
+        }
+    }
+
+    #[test]
+    fn a_walk_goes_to_the_place_that_is_wanted() {
+        let entry = hash(50, 50, 3);
+        let ValueRef::Hash(hash) = entry.value().at(500) else { panic!("it is a hash") };
+        let all: Vec<&[u8]> = hash.iter_lasting().flatten().map(|(field, _)| field).collect();
+        assert_eq!(all.len(), 3);
+        for place in 0..4 {
+            let found = at_once(async |steps| walk_to(steps, hash, place).await);
+            assert_eq!(found.map(|(field, _)| field), all.get(place).copied());
+        }
+    }
+
+    #[test]
+    fn fields_with_a_time_are_drawn_as_often_as_others() {
+        const DRAWN: usize = 20_000;
+        // The first has many fields without a time, so that draws find one; of the others they are gathered.
+        for (hidden, timed, lasting) in [(100, 50, 150), (300, 150, 50), (300, 190, 10)] {
+            let entry = hash(hidden, timed, lasting);
+            let urn = Urn(entry.value().at(500));
+            let ValueRef::Hash(hash) = urn.0 else { panic!("it is a hash") };
+            let mut drawing = Drawing { rng: SmallRng::seed_from_u64(7), ..Drawing::of(urn, DRAWN as u64) };
+            let (mut with_time, mut first) = (0_usize, 0_usize);
+            for _ in 0..DRAWN {
+                let drawn = at_once(async |steps| drawing.next(steps).await);
+                let (field, _) = drawn.expect("nothing limits it").expect("some are shown");
+                with_time += usize::from(hash.time(field).is_some());
+                let name = std::str::from_utf8(field).expect("a name is text");
+                let number = name.strip_prefix("field:").and_then(|number| number.parse().ok());
+                let number: usize = number.expect("a name ends with a number");
+                // The first half of those with a time, and of those without.
+                let is_first = if number < hidden + timed {
+                    number < hidden + timed / 2
+                } else {
+                    number < hidden + timed + lasting / 2
+                };
+                first += usize::from(is_first);
+            }
+            // The standard deviation is at most 71.
+            let expected = DRAWN * timed / (timed + lasting);
+            assert!(with_time.abs_diff(expected) < 500, "{with_time} of {expected} for {timed}, {lasting}");
+            assert!(first.abs_diff(DRAWN / 2) < 500, "{first} for {timed}, {lasting}");
+        }
+    }
+
+    #[test]
+    fn a_few_of_many_fields_are_drawn_once_each_and_all_alike() {
+        const ROUNDS: usize = 4000;
+        for (hidden, timed, lasting) in [(100, 50, 150), (300, 150, 50)] {
+            let entry = hash(hidden, timed, lasting);
+            let urn = Urn(entry.value().at(500));
+            let ValueRef::Hash(hash) = urn.0 else { panic!("it is a hash") };
+            let mut with_time = 0_usize;
+            for _ in 0..ROUNDS {
+                let drawn = at_once(async |steps| urn.draw(steps, Draw::Distinct(5)).await);
+                let mut names: Vec<&[u8]> =
+                    drawn.expect("nothing limits it").into_iter().map(|(name, _)| name).collect();
+                names.sort_unstable();
+                names.dedup();
+                assert_eq!(names.len(), 5);
+                assert!(names.iter().all(|name| hash.get(name).is_some()));
+                with_time += names.iter().filter(|name| hash.time(name).is_some()).count();
+            }
+            // The standard deviation is some 61, and nothing seeds these draws.
+            let expected = 5 * ROUNDS * timed / (timed + lasting);
+            assert!(with_time.abs_diff(expected) < 800, "{with_time} of {expected} for {timed}, {lasting}");
         }
     }
 
