@@ -278,7 +278,7 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     // Memory.
     Directive::run_time("maxmemory", memory(0, BYTES_MAX), "0", field!(memory.maxmemory_bytes),
         "memory in use past which 'maxmemory-policy' says what becomes of keys and of writes; not counted \
-         are the log's buffers, and old versions that are kept for views; 0 for no limit"),
+         are the log's buffers, and what is kept for views; 0 for no limit"),
     Directive::run_time("maxmemory-policy", Shape::Choice(MaxmemoryPolicy::NAMES), "noeviction",
         field!(memory.maxmemory_policy),
         "which keys are evicted past 'maxmemory': of all, or of those that expire (volatile), those that \
