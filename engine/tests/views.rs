@@ -489,20 +489,22 @@ fn what_a_changed_value_still_shared_is_the_views_alone_when_it_goes() {
         store.commit(0, &Batch::from_iter([write]));
     };
     let put = |bytes: usize| Change::Put { value: vec![b'x'; bytes].into(), expiry: None };
-    for last in [Change::Delete, put(1)] {
+    for (last, views) in [(Change::Delete, 1), (put(1), 1), (Change::Delete, 2), (put(1), 2)] {
         write(put(BYTES));
         let view = store.engine.open_view(ViewOptions::once("test")).unwrap();
         write(Change::Patch { offset: 0, bytes: b"y".into() });
         let first = store.views().status().retained.bytes;
         assert!(first < 40_000, "{first} bytes are kept of a chunk and its path");
+        // It has to keep what the write before has made, and what is as before for both.
+        let second = (views > 1).then(|| store.engine.open_view(ViewOptions::once("test")).unwrap());
         write(last);
         let all = store.views().status().retained;
-        assert!(all.records == 1 && (BYTES..BYTES * 5 / 4).contains(&all.bytes), "{all:?}");
+        assert!(all.records == views && (BYTES..BYTES * 5 / 4).contains(&all.bytes), "{all:?}");
         // The next value of the key has nothing of that.
         write(put(BYTES));
         write(Change::Delete);
         assert_eq!(store.views().status().retained, all);
-        drop(view);
+        drop((view, second));
         store.assert_nothing_kept();
     }
 }
@@ -526,6 +528,10 @@ fn a_flushed_database_counts_as_left_while_a_view_has_it() {
         (0..KEYS).for_each(|number| put(number, 100));
         put(KEYS, 4 << 20);
         let view = is_viewed.then(|| store.engine.open_view(ViewOptions::once("test")).unwrap());
+        // The view's version and the value share all but this.
+        let (key, bytes) = (KEYS.to_be_bytes().to_vec().into(), b"y".into());
+        let write = Write::Key { db: 1, key, change: Change::Patch { offset: 0, bytes } };
+        store.commit(0, &Batch::from_iter([write]));
         store.exclusive(Write::Flush { db: Some(1) });
         let bytes = KEYS as usize * 100 + (4 << 20);
         let range = if is_viewed { bytes..bytes * 3 / 2 } else { 0..1 };

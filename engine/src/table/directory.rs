@@ -285,7 +285,7 @@ impl Table {
     pub(crate) fn count_left(&self, sum: &Arc<atomic::AtomicU64>, goes_on: impl Fn() -> bool) {
         let left = self.left.get_or_init(|| LeftBytes::of(sum));
         for index in (0..self.segments()).take_while(|_| goes_on()) {
-            left.add(self.read(index).iter_fetched().map(Entry::bytes_own).sum());
+            left.add(self.read(index).bytes_left());
         }
     }
 

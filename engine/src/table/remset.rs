@@ -98,10 +98,14 @@ impl Remset {
         newest.leave(bytes)
     }
 
+    /// Whether there may be a version of a key with this hash.
+    pub(super) fn has(&self, hash: KeyHash) -> bool {
+        self.0.iter().any(|version| version.hash == hash)
+    }
+
     /// The same for all nodes of an entry that is about to go, or to be replaced as a whole.
     pub(super) fn leave_whole(&mut self, hash: KeyHash, entry: &Entry) -> usize {
-        let is_kept = entry.is_large() && self.0.iter().any(|version| version.hash == hash);
-        if is_kept { self.leave_to(hash, entry.key(), entry.bytes_near()) } else { 0 }
+        if entry.is_large() && self.has(hash) { self.leave_to(hash, entry.key(), entry.bytes_near()) } else { 0 }
     }
 
     /// The versions within `positions` that `reader` sees, with the positions of their keys.

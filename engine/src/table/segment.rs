@@ -37,10 +37,14 @@ fn takes_away(change: &Change<'_>) -> bool {
 /// Whether a change leaves nothing of the value that is there.
 fn takes_whole(change: &Change<'_>, entry: &Entry) -> bool {
     match change {
-        Change::Put { .. } | Change::Image { .. } | Change::Prepared { .. } => true,
         Change::ListPop { count, .. } => *count >= entry.count() as u64,
-        _ => false,
+        _ => replaces(change),
     }
+}
+
+/// Whether nothing of the value is looked at, let alone left.
+fn replaces(change: &Change<'_>) -> bool {
+    matches!(change, Change::Put { .. } | Change::Image { .. } | Change::Prepared { .. } | Change::Delete)
 }
 
 /// Some hundreds of entries; what the latch of the directory's slot protects.
@@ -158,6 +162,17 @@ impl Segment {
         self.entries.iter()
     }
 
+    /// Bytes of its entries, without those that others have, too: copies of keys, but not versions of the
+    /// same key.
+    pub(super) fn bytes_left(&self) -> usize {
+        let left = |entry: &Entry| {
+            let hash = || KeyHash::of_stored(entry.key());
+            let is_shared = entry.is_large() && !self.remset.is_empty() && self.remset.has(hash());
+            if is_shared { entry.bytes_near() } else { entry.bytes_own() }
+        };
+        self.iter_fetched().map(left).sum()
+    }
+
     pub(super) fn remset(&self) -> &Remset {
         &self.remset
     }
@@ -197,6 +212,10 @@ impl Segment {
                 let (before, used) = (counted(entry), entry.used());
                 let needed = waiting.seeing(entry.lsn());
                 let applied = if needed != 0 {
+                    if replaces(change) {
+                        // What this version and an older one share counts for the older one.
+                        retired.kept.bytes += self.remset.leave_whole(hash, entry);
+                    }
                     let Ok((applied, version)) = entry.apply_and_keep(change, lsn, retired) else {
                         return (effect, false);
                     };

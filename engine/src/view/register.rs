@@ -203,6 +203,9 @@ pub struct ViewsStatus {
 /// Takes what is to be freed where no client waits.
 pub(super) type Discard = Box<dyn Fn(Freed) + Send + Sync>;
 
+/// Versions of one part that take less are freed by whoever walks over it.
+const DROPPED_BYTES: usize = 1 << 20;
+
 /// All views of a store.
 pub struct Views {
     cuts: Cuts,
@@ -437,14 +440,30 @@ impl Views {
         opened.tables.iter().all(|table| {
             let from = if opened.options.pinned { 0 } else { table.read_by(opened.bit) };
             let (freed, is_all) = table.release(from, opened.bit, limit);
-            let retained = freed.retained;
-            if !freed.is_empty() {
-                (self.discard)(freed);
-            }
-            // They wait to be freed before they count as kept no more: nobody takes them for memory in use.
-            self.note_freed(retained);
+            self.discard(freed);
             is_all
         })
+    }
+
+    /// Has versions freed where no client waits. They wait for that before they count as kept no more: nobody
+    /// takes them for memory in use.
+    fn discard(&self, freed: Freed) {
+        let retained = freed.retained;
+        if !freed.is_empty() {
+            (self.discard)(freed);
+        }
+        self.note_freed(retained);
+    }
+
+    /// Frees versions here if they are small together; what is large is waited for as what others discard.
+    pub(super) fn drop_freed(&self, freed: Freed) {
+        if freed.retained.bytes > DROPPED_BYTES {
+            self.discard(freed);
+        } else {
+            let retained = freed.retained;
+            drop(freed);
+            self.note_freed(retained);
+        }
     }
 
     /// Goes on with views of which not all could be given back; says whether there is more.

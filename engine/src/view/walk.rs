@@ -201,8 +201,8 @@ impl View {
         });
         drop(held);
         let Some((freed, passed)) = passed else { return Ok((next, next)) };
-        // What was freed is dropped here, without a lock.
-        self.views.note_freed(freed.retained);
+        // Without a lock, and before it counts as kept no more.
+        self.views.drop_freed(freed);
         Ok((next, passed))
     }
 

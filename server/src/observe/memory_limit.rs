@@ -195,12 +195,13 @@ impl MemoryLimit {
         }
     }
 
-    /// Spares a thread with so many net bytes for so many more at most; up to where.
-    fn spare(&self, net: i64, more: u64) -> i64 {
-        let spared = more.min(SPARED_BYTES).min(self.bytes() / SPARED_PART);
-        let to = net.saturating_add(spared as i64);
-        SPARED_TO.set(Some(to));
-        to
+    /// Spares a thread with so many net bytes for so many more at most.
+    fn spare(&self, net: i64, more: u64) {
+        SPARED_TO.set(Some(self.spared_most(net, more)));
+    }
+
+    fn spared_most(&self, net: i64, more: u64) -> i64 {
+        net.saturating_add(more.min(SPARED_BYTES).min(self.bytes() / SPARED_PART) as i64)
     }
 
     /// Whether this thread need not make room while others free memory: it has allocated little since there
@@ -209,9 +210,13 @@ impl MemoryLimit {
         net_of_this_thread().is_some_and(|net| self.spares_at(net))
     }
 
-    /// As `spares`, for a thread with so many net bytes.
+    /// As `spares`, for a thread with so many net bytes. A thread that has freed much may not write that
+    /// again: others may have.
     fn spares_at(&self, net: i64) -> bool {
-        net <= SPARED_TO.get().unwrap_or_else(|| self.spare(net, u64::MAX))
+        let most = self.spared_most(net, u64::MAX);
+        let to = SPARED_TO.get().map_or(most, |to| to.min(most));
+        SPARED_TO.set(Some(to));
+        net <= to
     }
 
     /// Notes that there is room, so that this thread may be spared again when there is none.
@@ -282,6 +287,8 @@ mod tests {
         assert!(limit.spares_at(net(3)) && !limit.spares_at(net(4)), "an estimate does not count for more");
         limit.end_sparing();
         assert!(limit.spares_at(net(4)) && limit.spares_at(net(5)) && !limit.spares_at(net(6)));
+        assert!(limit.spares_at(net(1)) && limit.spares_at(net(2)), "it has freed much");
+        assert!(!limit.spares_at(net(3)), "others may have written that");
         limit.end_sparing();
         limit.set(128 * 10, 0);
         assert!(limit.spares_at(0) && limit.spares_at(10) && !limit.spares_at(11), "a part of the limit");
