@@ -105,7 +105,11 @@ impl Remset {
 
     /// The same for all nodes of an entry that is about to go, or to be replaced as a whole.
     pub(super) fn leave_whole(&mut self, hash: KeyHash, entry: &Entry) -> usize {
-        if entry.is_large() && self.has(hash) { self.leave_to(hash, entry.key(), entry.bytes_near()) } else { 0 }
+        if entry.is_large() && self.has(hash) {
+            self.leave_to(hash, entry.key(), entry.bytes_near())
+        } else {
+            0
+        }
     }
 
     /// The versions within `positions` that `reader` sees, with the positions of their keys.
