@@ -12,7 +12,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::entry::Entry;
+use super::entry::{Entry, OldVersion};
 use super::hash::KeyHash;
 use super::readers::{Reader, Retained};
 use crate::record::Lsn;
@@ -39,6 +39,8 @@ struct Version {
     bytes: usize,
     /// The most that these may be, once it has been measured.
     bytes_max: Option<usize>,
+    /// Whether the value that follows it has nothing of it.
+    is_apart: bool,
     /// That of its key: to find it does not need a look at the entry.
     hash: KeyHash,
     entry: Arc<Entry>,
@@ -51,6 +53,9 @@ impl Version {
     /// Counts bytes that a write has left to it, or to a copy of its key: who writes does not know, and
     /// copies may come and go. But it has no more than all its nodes. Returns by how much it grows.
     fn leave(&mut self, bytes: usize) -> usize {
+        if self.is_apart {
+            return 0;
+        }
         let mut grows = bytes;
         if self.bytes.saturating_add(bytes) > MEASURED_FROM {
             let entry = &self.entry;
@@ -81,21 +86,26 @@ impl Remset {
         }
     }
 
-    pub(super) fn push(&mut self, hash: KeyHash, entry: Entry, readers: u64, until: Lsn, bytes: usize) {
+    /// Keeps an entry. `is_apart`: the value that takes its place has nothing of it.
+    pub(super) fn push(&mut self, hash: KeyHash, old: OldVersion, readers: u64, until: Lsn, is_apart: bool) {
+        let OldVersion { entry, bytes } = old;
         debug_assert!(readers != 0 && entry.lsn() < until, "a version is older, and somebody needs it");
         let entry = Arc::new(entry);
-        self.0.push(Version { readers, until, bytes, bytes_max: None, hash, entry });
+        self.0.push(Version { readers, until, bytes, bytes_max: None, is_apart, hash, entry });
     }
 
     /// Counts bytes that a write has left to the newest version of `key`. Returns how many; 0 if there is no
-    /// version, and somebody else has them.
+    /// version with which it shares any, and somebody else has them.
     pub(super) fn leave_to(&mut self, hash: KeyHash, key: &[u8], bytes: usize) -> usize {
         if bytes == 0 {
             return 0;
         }
+        self.newest(hash, key).map_or(0, |newest| newest.leave(bytes))
+    }
+
+    fn newest(&mut self, hash: KeyHash, key: &[u8]) -> Option<&mut Version> {
         let versions = self.0.iter_mut().filter(|version| version.hash == hash && version.entry.key() == key);
-        let Some(newest) = versions.max_by_key(|version| version.until) else { return 0 };
-        newest.leave(bytes)
+        versions.max_by_key(|version| version.until)
     }
 
     /// Whether there may be a version of a key with this hash.
@@ -105,11 +115,14 @@ impl Remset {
 
     /// The same for all nodes of an entry that is about to go, or to be replaced as a whole.
     pub(super) fn leave_whole(&mut self, hash: KeyHash, entry: &Entry) -> usize {
-        if entry.is_large() && self.has(hash) {
-            self.leave_to(hash, entry.key(), entry.bytes_near())
-        } else {
-            0
+        if !entry.is_large() || !self.has(hash) {
+            return 0;
         }
+        let bytes = entry.bytes_near();
+        let Some(newest) = self.newest(hash, entry.key()) else { return 0 };
+        let left = newest.leave(bytes);
+        newest.is_apart = true;
+        left
     }
 
     /// The versions within `positions` that `reader` sees, with the positions of their keys.
@@ -196,7 +209,7 @@ mod tests {
         let entry = Entry::create(b"key", &put, Lsn(1)).expect("a put makes an entry");
         let (hash, all) = (KeyHash::of(b"key"), entry.bytes());
         let mut remset = Remset::default();
-        remset.push(hash, entry, 1, Lsn(2), 100);
+        remset.push(hash, OldVersion { entry, bytes: 100 }, 1, Lsn(2), false);
         assert_eq!(remset.leave_to(hash, b"key", 1_000), 1_000);
         let left: usize = (0..100).map(|_| remset.leave_to(hash, b"key", 100_000)).sum();
         assert_eq!(100 + 1_000 + left, all);

@@ -212,7 +212,8 @@ impl Segment {
                 let (before, used) = (counted(entry), entry.used());
                 let needed = waiting.seeing(entry.lsn());
                 let applied = if needed != 0 {
-                    if replaces(change) {
+                    let is_apart = replaces(change);
+                    if is_apart {
                         // What this version and an older one share counts for the older one.
                         retired.kept.bytes += self.remset.leave_whole(hash, entry);
                     }
@@ -220,7 +221,7 @@ impl Segment {
                         return (effect, false);
                     };
                     retired.kept.add(version.bytes);
-                    self.remset.push(hash, version.entry, needed, lsn, version.bytes);
+                    self.remset.push(hash, version, needed, lsn, is_apart);
                     applied
                 } else if *change == Change::Delete {
                     // A version of the key, kept at an earlier write, may have shared nodes until now.

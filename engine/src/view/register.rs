@@ -203,7 +203,7 @@ pub struct ViewsStatus {
 /// Takes what is to be freed where no client waits.
 pub(super) type Discard = Box<dyn Fn(Freed) + Send + Sync>;
 
-/// Versions of one part that take less are freed by whoever walks over it.
+/// Versions of one part that take less are freed by the thread that walks over it.
 const DROPPED_BYTES: usize = 1 << 20;
 
 /// All views of a store.

@@ -512,8 +512,8 @@ mod tests {
 
     #[test]
     fn only_what_may_be_passed_over_counts() {
-        // Hidden fields, timed ones and others; places for few draws, and what many of them gather; places for
-        // a walk through all.
+        // Hidden fields, timed ones and others; places for few draws, and what many of them gather; places
+        // for a walk through all.
         for (fields, few, gathered, all) in [
             ((0, 0, 9), 0, 0, 0),
             ((0, 9, 0), 0, 0, 0),
