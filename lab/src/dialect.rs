@@ -44,6 +44,11 @@ impl Dialect {
         (self == Dialect::Tarantool).then_some(900 << 10)
     }
 
+    /// True if it has commands for lists.
+    pub fn has_lists(self) -> bool {
+        self != Dialect::Tarantool
+    }
+
     /// True if all of its data are in memory.
     pub fn is_in_memory(self) -> bool {
         self != Dialect::Kvrocks

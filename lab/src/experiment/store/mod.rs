@@ -195,8 +195,9 @@ impl Experiment for Store {
 
 /// True if a peer can hold the data of a cell, and what it has in memory is no cache.
 fn can(cell: &Cell, own: Dialect) -> bool {
+    let is_known = own.has_lists() || cell.data.kind != Kind::Lists;
     let is_held = own.value_bytes_max().is_none_or(|most| cell.data.largest_bytes() <= most);
-    is_held && (cell.part != Part::Overwrite || own.is_in_memory())
+    is_known && is_held && (cell.part != Part::Overwrite || own.is_in_memory())
 }
 
 /// True if the servers of all cells fit into memory at the same time, while one of them takes a checkpoint.
