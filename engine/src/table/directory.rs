@@ -278,8 +278,9 @@ impl Table {
         KeyCounts { keys: self.len(), expiring: self.expiring(), timed: self.timed() }
     }
 
-    /// Adds the bytes of its entries that nobody else has to `sum`, segment by segment while `goes_on`; they
-    /// are in there until the table is freed. What is kept for views beside the entries is not among them.
+    /// Adds the bytes of its entries to `sum`, without those that copies of keys have, segment by segment
+    /// while `goes_on`; they are in there until the table is freed. What is kept for views beside the entries
+    /// is not among them.
     ///
     /// REQUIRES: it is the first call, and nobody writes to the table any more.
     pub(crate) fn count_left(&self, sum: &Arc<atomic::AtomicU64>, goes_on: impl Fn() -> bool) {

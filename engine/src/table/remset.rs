@@ -113,7 +113,8 @@ impl Remset {
         self.0.iter().any(|version| version.hash == hash)
     }
 
-    /// The same for all nodes of an entry that is about to go, or to be replaced as a whole.
+    /// As `leave_to`, with all nodes of an entry that is about to go, or to be replaced as a whole: its
+    /// version takes nothing of later values.
     pub(super) fn leave_whole(&mut self, hash: KeyHash, entry: &Entry) -> usize {
         if !entry.is_large() || !self.has(hash) {
             return 0;

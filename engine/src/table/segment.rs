@@ -237,7 +237,7 @@ impl Segment {
                     }
                     let Ok(applied) = entry.apply(change, lsn, retired) else { return (effect, false) };
                     if is_watched {
-                        // As before.
+                        // A version may have shared nodes that this change has left.
                         retired.kept.bytes += self.remset.leave_to(hash, key, left::take_bytes());
                     }
                     applied
