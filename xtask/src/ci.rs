@@ -3,7 +3,7 @@
 //! A section that fails does not stop the next ones: one run shows all that is wrong.
 
 use crate::licences;
-use crate::run::{Count, check, command, set_environment, tests};
+use crate::run::{Count, check, check_quietly, command, failures, set_environment, tests};
 use crate::setup::{self, Tools};
 use crate::tidy;
 use clap::Args;
@@ -100,6 +100,9 @@ impl Ci {
             );
             println!("{line}");
             lines.push(line);
+        }
+        if total.failed > 0 {
+            println!("\n=== what failed ===\n{}", failures().join("\n"));
         }
         println!("\n=== all sections ===\n{}\n", lines.join("\n"));
         println!("{} passed, {} failed", total.passed, total.failed);
@@ -289,8 +292,9 @@ fn fuzz(root: &Path, run: &Run) -> Count {
         // Beside each other, a fuzz target takes one core. Cargo has the first of them build it.
         for seeds in seeds.chunks(FUZZED_AT_ONCE) {
             println!("{target}, {seconds} s, seeds {seeds:?}");
-            let run =
-                |seed: u64| check(&mut command(root, "fuzz/run.sh", &[target, seconds, &seed.to_string()]));
+            let run = |seed: u64| {
+                check_quietly(&mut command(root, "fuzz/run.sh", &[target, seconds, &seed.to_string()]))
+            };
             let run = &run;
             count = std::thread::scope(|scope| {
                 let runs: Vec<_> = seeds.iter().map(|seed| scope.spawn(move || run(*seed))).collect();

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Tests, or checks that count as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +35,22 @@ pub(crate) fn set_environment(variables: Vec<(&'static str, OsString)>) {
     ENVIRONMENT.set(variables).expect("the environment is set once");
 }
 
+/// Lines that tell why a check failed, of all that ran, to be printed once more at the end: there, what comes
+/// after them does not hide them.
+static FAILURES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The lines of one program that are kept for the end.
+const KEPT_LINES: usize = 100;
+
+/// The lines that tell what failed, of all programs that were run.
+pub(crate) fn failures() -> Vec<String> {
+    FAILURES.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+fn keep(lines: impl IntoIterator<Item = String>) {
+    FAILURES.lock().unwrap_or_else(PoisonError::into_inner).extend(lines);
+}
+
 /// A program with its arguments, to be run in `root`.
 pub(crate) fn command(root: &Path, program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
@@ -54,6 +70,25 @@ pub(crate) fn check(command: &mut Command) -> Count {
     }
 }
 
+/// Runs a program that is one check and whose output is of use only if it fails.
+pub(crate) fn check_quietly(command: &mut Command) -> Count {
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => {
+            println!("{} does not start: {error}", command.get_program().display());
+            return Count::of_one(false);
+        }
+    };
+    if !output.status.success() {
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        println!("{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        keep(lines[lines.len().saturating_sub(KEPT_LINES)..].iter().map(|line| (*line).to_owned()));
+    }
+    Count::of_one(output.status.success())
+}
+
 /// Runs a test runner and counts its tests by its closing lines. One that fails without naming a failed test
 /// counts as one failure, and so does one that succeeds without having run any.
 pub(crate) fn tests(command: &mut Command) -> Count {
@@ -66,13 +101,45 @@ pub(crate) fn tests(command: &mut Command) -> Count {
     };
     let output = child.stdout.take().expect("its output is piped");
     let mut count = Count::default();
+    let mut report = Report::default();
     for line in BufReader::new(output).lines().map_while(Result::ok) {
         println!("{line}");
         count = count.and(count_in(&line).unwrap_or_default());
+        report.take(line);
     }
+    keep(report.lines);
     let _ = std::io::stdout().flush();
     let is_good = child.wait().is_ok_and(|status| status.success());
     if count.failed == 0 && (!is_good || count.passed == 0) { count.and(Count::of_one(false)) } else { count }
+}
+
+/// What a test runner's output tells of tests that failed.
+#[derive(Default)]
+struct Report {
+    lines: Vec<String>,
+    /// Inside of the part in which libtest or pytest prints what failed tests said.
+    is_inside: bool,
+    /// The lines of the present part.
+    kept: usize,
+}
+
+impl Report {
+    fn take(&mut self, line: String) {
+        let starts = line == "failures:" || (line.starts_with("====") && line.contains(" FAILURES "));
+        if starts && !self.is_inside {
+            (self.is_inside, self.kept) = (true, 0);
+        }
+        let ends = count_in(&line).is_some_and(|count| count.failed > 0);
+        let tells = ["not ok ", "FAILED ", "ERROR ", "[ERROR] "];
+        let is_one = ends || tells.iter().any(|start| line.trim_start().starts_with(start));
+        if is_one || (self.is_inside && self.kept < KEPT_LINES && !line.is_empty()) {
+            self.kept += 1;
+            self.lines.push(line);
+        }
+        if ends {
+            self.is_inside = false;
+        }
+    }
 }
 
 /// The counts in a closing line of a test runner: `cargo test`, pytest, node's three lines, that of Maven's
@@ -146,6 +213,25 @@ mod tests {
         let surefire = "Tests run: 7, Failures: 1, Errors: 2, Skipped: 1";
         assert_eq!(count_in(&format!("[ERROR] {surefire}")), Some(Count { passed: 3, failed: 3 }));
         assert_eq!(count_in(&format!("[INFO] {surefire}, Time elapsed: 0.1 s -- in OneTest")), None);
+    }
+
+    #[test]
+    fn what_failed_tests_said_is_kept() {
+        let output = "\ntest result: ok. 2 passed; 0 failed\nrunning 3 tests\n..F\nfailures:\n\n---- a::b stdout ----\n\
+            thread panicked\n\nfailures:\n    a::b\n\ntest result: FAILED. 2 passed; 1 failed\nrunning 0 tests\n\
+            ok 1 - one\nnot ok 2 - two\nok 3 - three\n";
+        let mut report = Report::default();
+        output.lines().for_each(|line| report.take(line.to_owned()));
+        let expected = [
+            "failures:",
+            "---- a::b stdout ----",
+            "thread panicked",
+            "failures:",
+            "    a::b",
+            "test result: FAILED. 2 passed; 1 failed",
+            "not ok 2 - two",
+        ];
+        assert_eq!(report.lines, expected);
     }
 
     #[test]
