@@ -81,8 +81,9 @@ pub struct Effect {
 impl Effect {
     /// That of an entry that was not there before.
     pub(crate) fn of_new(entry: &Entry) -> Effect {
-        let (expiring, timed) = (entry.expiry().is_some().into(), entry.is_timed().into());
-        Effect { keys: 1, expiring, timed, due: entry.due() }
+        let (expires, is_timed) = counted(entry);
+        let due = if expires || is_timed { entry.due() } else { None };
+        Effect { keys: 1, expiring: expires.into(), timed: is_timed.into(), due }
     }
 
     /// Adds the numbers of another change.
@@ -242,8 +243,8 @@ impl Segment {
                     }
                     applied
                 };
-                (effect.expiring, effect.timed) = (-i64::from(before.0), -i64::from(before.1));
                 if applied == Applied::Emptied {
+                    (effect.expiring, effect.timed) = (-i64::from(before.0), -i64::from(before.1));
                     self.count_out(before);
                     self.entries.remove(place).retire(retired);
                     self.removed = self.removed.max(lsn);
@@ -252,11 +253,15 @@ impl Segment {
                 } else {
                     entry.note_change(used, change);
                     let after = counted(entry);
-                    effect.due = if after == (false, false) { None } else { entry.due() };
-                    effect.expiring += i64::from(after.0);
-                    effect.timed += i64::from(after.1);
-                    self.count_out(before);
-                    self.count_in(after);
+                    if after != (false, false) {
+                        effect.due = entry.due();
+                    }
+                    if after != before {
+                        effect.expiring = i64::from(after.0) - i64::from(before.0);
+                        effect.timed = i64::from(after.1) - i64::from(before.1);
+                        self.count_out(before);
+                        self.count_in(after);
+                    }
                 }
             }
         }

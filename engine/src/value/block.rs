@@ -282,11 +282,24 @@ impl Block {
 /// Bytes in front of the key's length of a block with these flags.
 #[inline]
 const fn head_len(flags: u8) -> usize {
-    const fn set(flags: u8, flag: u8, bytes: usize) -> usize {
-        if flags & flag != 0 { bytes } else { 0 }
-    }
-    OPTIONAL_AT + set(flags, EXPIRY, 8) + set(flags, BASE, LSN_BYTES) + set(flags, EXPIRY_LSN, LSN_BYTES)
+    HEAD_LENS[flags as usize] as usize
 }
+
+/// The length of a head by its flags: each look at a key needs it.
+const HEAD_LENS: [u8; 256] = {
+    const fn set(flags: usize, flag: u8, bytes: usize) -> usize {
+        if flags & flag as usize != 0 { bytes } else { 0 }
+    }
+    let mut lens = [0; 256];
+    let mut flags = 0;
+    while flags < lens.len() {
+        let optional =
+            set(flags, EXPIRY, 8) + set(flags, BASE, LSN_BYTES) + set(flags, EXPIRY_LSN, LSN_BYTES);
+        lens[flags] = (OPTIONAL_AT + optional) as u8;
+        flags += 1;
+    }
+    lens
+};
 
 /// The packed elements of a block, to be changed.
 pub(crate) struct PackedMut<'a> {

@@ -32,6 +32,42 @@ pub struct Point {
     pub latitude: f64,
 }
 
+/// A point that distances are measured from, with what all of them need.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// Its longitude and its latitude in radians.
+    longitude: f64,
+    latitude: f64,
+    /// The cosine of its latitude.
+    cosine: f64,
+}
+
+impl Origin {
+    /// Measures from a point.
+    pub fn at(point: Point) -> Origin {
+        let latitude = radians(point.latitude);
+        Origin { longitude: radians(point.longitude), latitude, cosine: latitude.cos() }
+    }
+
+    /// The distance of a point in metres.
+    pub fn distance(&self, point: Point) -> f64 {
+        let latitude = radians(point.latitude);
+        let u = ((latitude - self.latitude) / 2.0).sin();
+        let v = ((radians(point.longitude) - self.longitude) / 2.0).sin();
+        2.0 * RADIUS_M * (u * u + self.cosine * latitude.cos() * v * v).sqrt().asin()
+    }
+
+    /// Whether a point is certainly farther away than so many metres: by its latitude alone, which says the
+    /// least distance there can be.
+    #[inline]
+    pub fn is_beyond(&self, point: Point, metres: f64) -> bool {
+        // Distances are rounded. By how much is far less than this.
+        const ROUNDING: f64 = 1.0 + 1e-9;
+        let north = RADIUS_M * (radians(point.latitude) - self.latitude).abs();
+        north > metres * ROUNDING + 1e-3
+    }
+}
+
 /// Degrees that a number can stand for.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
@@ -142,11 +178,7 @@ impl Point {
 
     /// The distance of two points in metres.
     pub fn distance(self, other: Point) -> f64 {
-        let (lat1, lat2) = (radians(self.latitude), radians(other.latitude));
-        let (lon1, lon2) = (radians(self.longitude), radians(other.longitude));
-        let u = ((lat2 - lat1) / 2.0).sin();
-        let v = ((lon2 - lon1) / 2.0).sin();
-        2.0 * RADIUS_M * (u * u + lat1.cos() * lat2.cos() * v * v).sqrt().asin()
+        Origin::at(self).distance(other)
     }
 }
 
@@ -195,7 +227,34 @@ impl Cell {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// No point within the distance is beyond it, also where the distance is all to the north.
+        #[test]
+        fn points_that_are_beyond_a_distance_are_farther_away(
+            from in (-180.0_f64..=180.0, -85.05_f64..=85.05),
+            to in (-180.0_f64..=180.0, -85.05_f64..=85.05),
+            exponent in -9_i32..=1,
+            is_north in any::<bool>(),
+        ) {
+            let near = |a: f64, b: f64| a + (b - a) * 10_f64.powi(exponent.min(0));
+            let point = Point { longitude: if is_north { from.0 } else { near(from.0, to.0) }, latitude: near(from.1, to.1) };
+            let origin = Origin::at(Point { longitude: from.0, latitude: from.1 });
+            prop_assert!(!origin.is_beyond(point, origin.distance(point)));
+        }
+    }
+
+    #[test]
+    fn a_point_far_to_the_north_is_beyond_a_distance() {
+        let origin = Origin::at(Point { longitude: 13.0, latitude: 38.0 });
+        let north = Point { longitude: 13.0, latitude: 38.1 };
+        assert!(origin.is_beyond(north, 11_000.0) && !origin.is_beyond(north, 11_200.0));
+    }
 
     #[test]
     fn scores_of_points_tell_them_and_no_others_do() {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use tarn_engine::Entry;
 use tarn_engine::record::Kind;
-use tarn_engine::value::geohash::Point;
+use tarn_engine::value::geohash::{Origin, Point};
 use tarn_engine::value::{ImageBuilder, ValueRef, ZSetRef};
 use tarn_resp::{Args, Writer};
 
@@ -400,6 +400,7 @@ impl Search {
         let (Some(middle), Some(shape), Some(zset)) = (self.middle, &self.shape, zset_of(entry)) else {
             return found;
         };
+        let origin = Origin::at(middle);
         'cells: for cell in ranks {
             for (member, score) in zset.iter_from(cell.start).take(cell.len()) {
                 steps.pass(1).await;
@@ -409,7 +410,7 @@ impl Search {
                 {
                     continue;
                 }
-                let Some(distance) = shape.distance(middle, point) else { continue };
+                let Some(distance) = shape.distance(middle, &origin, point) else { continue };
                 found.push(Found { member, score, distance });
                 if found.len() == self.most() {
                     break 'cells;

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use tarn_engine::value::geohash::{Cell, MERCATOR, Point, RADIUS_M, STEPS, degrees, radians};
+use tarn_engine::value::geohash::{Cell, MERCATOR, Origin, Point, RADIUS_M, STEPS, degrees, radians};
 
 use crate::execute::steps::Steps;
 
@@ -31,20 +31,21 @@ struct Bounds {
 }
 
 impl Shape {
-    /// The metres between the middle and a point, if that is within. REQUIRES: a polygon
-    /// [contains](Polygon::contains) the point.
-    pub(super) fn distance(&self, middle: Point, point: Point) -> Option<f64> {
+    /// The metres between the middle and a point, if that is within. REQUIRES: `origin` is at the middle, and
+    /// a polygon [contains](Polygon::contains) the point.
+    pub(super) fn distance(&self, middle: Point, origin: &Origin, point: Point) -> Option<f64> {
         match self {
-            Shape::Circle { radius } => Some(middle.distance(point)).filter(|distance| distance <= radius),
+            Shape::Circle { radius } if origin.is_beyond(point, *radius) => None,
+            Shape::Circle { radius } => Some(origin.distance(point)).filter(|distance| distance <= radius),
             Shape::Box { width, height } => {
                 let north = RADIUS_M * (radians(point.latitude) - radians(middle.latitude)).abs();
                 if north > height / 2.0 {
                     return None;
                 }
                 let east = point.distance(Point { latitude: point.latitude, ..middle });
-                (east <= width / 2.0).then(|| middle.distance(point))
+                (east <= width / 2.0).then(|| origin.distance(point))
             }
-            Shape::Polygon(_) => Some(middle.distance(point)),
+            Shape::Polygon(_) => Some(origin.distance(point)),
         }
     }
 

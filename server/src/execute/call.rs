@@ -25,6 +25,9 @@ const QUICK: Flags = Flags::FAST.with(Flags::STEADY);
 const SHORT_ARGS: usize = 16;
 const SHORT_BYTES: usize = 64 << 10;
 
+/// Bytes around an argument as clients encode it, at most: `$`, 20 digits and two ends of lines.
+const HEAD_BYTES_MAX: usize = 25;
+
 /// A call of a command that is under way.
 #[must_use = "a call that is not finished is not timed"]
 pub(crate) struct Call<'e> {
@@ -132,8 +135,11 @@ fn note_slow(server: &Shared, client: &Client, args: Args<'_>, now: UnixMs, took
 #[inline]
 pub(crate) fn note_large(server: &Shared, client: &Client, args: Args<'_>, now: UnixMs, reply_bytes: usize) {
     let live = &server.live;
-    let request_bytes = encoded_len(args);
-    if live.is_large_request(request_bytes) {
+    // The numbers are not written out for the many requests that are far from large.
+    if live.is_large_request(args.total_bytes() + (args.len() + 1) * HEAD_BYTES_MAX)
+        && let request_bytes = encoded_len(args)
+        && live.is_large_request(request_bytes)
+    {
         push_large(&server.large_requests, client, args, now, request_bytes);
     }
     if live.is_large_reply(reply_bytes) {

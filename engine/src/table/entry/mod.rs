@@ -424,6 +424,13 @@ impl Entry {
 
     fn retire_records(&self, retired: &mut Retired) {
         let header = self.body.block().header();
+        if header.kind.is_bytes() && header.base.is_none() && header.expiry_lsn.is_none() {
+            // Most strings have this record alone.
+            if header.lsn != Lsn::ZERO {
+                retired.lsns.push(header.lsn);
+            }
+            return;
+        }
         let mut key_lsns: SmallVec<[Lsn; 3]> = header.base.into_iter().chain(header.expiry_lsn).collect();
         match header.kind {
             Kind::String | Kind::List | Kind::Json => key_lsns.push(header.lsn),

@@ -178,7 +178,9 @@ impl<'e> Executor<'e> {
         if !matches!(client.after, After::Postpone | After::Pause) {
             forget_caching(client, args);
             client.ready.iter_mut().for_each(|ready| ready.has_run = true);
-            (client.migration, client.sending_turn, client.reload) = (None, None, None);
+            if client.migration.is_some() || client.sending_turn.is_some() || client.reload.is_some() {
+                (client.migration, client.sending_turn, client.reload) = (None, None, None);
+            }
         }
         match &mut client.after {
             // There is no reply yet, nor one to be skipped.
