@@ -113,7 +113,7 @@ pub(crate) fn tests(command: &mut Command) -> Count {
     if count.failed == 0 && (!is_good || count.passed == 0) { count.and(Count::of_one(false)) } else { count }
 }
 
-/// What a test runner's output tells of tests that failed.
+/// The lines of a test runner's output that tell of tests that failed.
 #[derive(Default)]
 struct Report {
     lines: Vec<String>,
@@ -217,8 +217,9 @@ mod tests {
 
     #[test]
     fn what_failed_tests_said_is_kept() {
-        let output = "\ntest result: ok. 2 passed; 0 failed\nrunning 3 tests\n..F\nfailures:\n\n---- a::b stdout ----\n\
-            thread panicked\n\nfailures:\n    a::b\n\ntest result: FAILED. 2 passed; 1 failed\nrunning 0 tests\n\
+        let output = "\ntest result: ok. 2 passed; 0 failed\nrunning 3 tests\n..F\nfailures:\n\n\
+            ---- a::b stdout ----\nthread panicked\n\nfailures:\n    a::b\n\n\
+            test result: FAILED. 2 passed; 1 failed\nrunning 0 tests\n\
             ok 1 - one\nnot ok 2 - two\nok 3 - three\n";
         let mut report = Report::default();
         output.lines().for_each(|line| report.take(line.to_owned()));

@@ -243,7 +243,8 @@ mod tests {
             is_north in any::<bool>(),
         ) {
             let near = |a: f64, b: f64| a + (b - a) * 10_f64.powi(exponent.min(0));
-            let point = Point { longitude: if is_north { from.0 } else { near(from.0, to.0) }, latitude: near(from.1, to.1) };
+            let longitude = if is_north { from.0 } else { near(from.0, to.0) };
+            let point = Point { longitude, latitude: near(from.1, to.1) };
             let origin = Origin::at(Point { longitude: from.0, latitude: from.1 });
             prop_assert!(!origin.is_beyond(point, origin.distance(point)));
         }
