@@ -14,8 +14,9 @@ use crate::execute::spec::{Flags, KeySpec};
 
 const ADD: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST);
 const CHANGE: Flags = Flags::WRITE.with(Flags::DENYOOM);
-/// It keeps what it counts in the value, and is known as a reader all the same.
-const COUNT: Flags = Flags::READONLY.with(Flags::WRITE).with(Flags::MAY_REPLICATE);
+/// It keeps what it counts in the value, and is known as a reader all the same. A value that has not changed
+/// since is answered from there, and no value has more than some thousand runs.
+const COUNT: Flags = Flags::READONLY.with(Flags::WRITE).with(Flags::MAY_REPLICATE).with(Flags::STEADY);
 
 /// Registers of a dense value that are logged one by one, at most: between the first and the last of a few
 /// are thousands of bytes as a rule.

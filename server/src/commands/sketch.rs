@@ -140,25 +140,66 @@ struct Place {
     first: usize,
 }
 
+/// Bytes of runs that are looked at together.
+const WORD: usize = size_of::<u64>();
+/// One in each byte.
+const EACH: u64 = u64::MAX / 0xff;
+
+/// Registers of runs of one byte each, which are those of `runs` that `which` has all bits of: see `Run::at`.
+#[inline]
+fn registers_of(runs: u64, which: u64) -> usize {
+    const PAIRS: u64 = u64::MAX / 0xffff;
+    let is_value = runs >> 7 & EACH;
+    // Six bits of a run of zeros, and two of one of values. There is one register more than they say.
+    let more = (runs & (0x3f * EACH - 0x3c * is_value)) + EACH & which;
+    let pairs = (more & 0xff * PAIRS) + (more >> 8 & 0xff * PAIRS);
+    (pairs.wrapping_mul(PAIRS) >> 48) as usize
+}
+
+/// Has one in each byte that begins as a run of two bytes does.
+#[inline]
+fn wide_runs(runs: u64) -> u64 {
+    runs >> 6 & !(runs >> 7) & EACH
+}
+
 impl Place {
     /// The run that a register is in.
     fn of(bytes: &[u8], index: usize) -> Result<Place, Corrupted> {
         let (mut at, mut previous, mut first) = (HEAD_BYTES, HEAD_BYTES, 0);
-        // Without a branch by the kind of a run, which the processor could not predict. See `Run::at`.
-        while let Some([byte, next]) = bytes.get(at..at + 2) {
-            let (byte, next) = (usize::from(*byte), usize::from(*next));
-            let (is_value, is_wide) = (byte >> 7, usize::from(byte >> 6 == 1));
-            let low = byte & 0x3f >> (4 * is_value);
-            let len = ((low << (8 * is_wide)) | (next * is_wide)) + 1;
-            if index < first + len {
-                break;
+        // Many at once, as there are thousands of bytes.
+        while let Some(runs) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+            let runs = u64::from_le_bytes(*runs);
+            let is_wide = wide_runs(runs);
+            if is_wide == 0 {
+                let registers = registers_of(runs, u64::MAX);
+                if index < first + registers {
+                    break;
+                }
+                previous = at + WORD - 1;
+                at += WORD;
+                first += registers;
+                continue;
             }
-            first += len;
-            previous = at;
-            at += 1 + is_wide;
+            let narrow = is_wide.trailing_zeros() as usize / 8;
+            let registers = registers_of(runs, is_wide.wrapping_sub(1) & !is_wide);
+            let Some(wide) =
+                Run::at(bytes, at + narrow).ok().filter(|run| index >= first + registers + run.len)
+            else {
+                break;
+            };
+            previous = at + narrow;
+            at += narrow + wide.bytes;
+            first += registers + wide.len;
         }
-        let run = Run::at(bytes, at)?;
-        if index < first + run.len { Ok(Place { run, at, previous, first }) } else { Err(Corrupted) }
+        loop {
+            let run = Run::at(bytes, at)?;
+            if index < first + run.len {
+                return Ok(Place { run, at, previous, first });
+            }
+            previous = at;
+            at += run.bytes;
+            first += run.len;
+        }
     }
 }
 
@@ -411,9 +452,13 @@ impl<'b> Sketch<'b> {
     /// Has each register be at least what it is here.
     pub(super) fn merge_into(&self, registers: &mut [u8; REGISTERS]) -> Result<(), Corrupted> {
         if self.is_dense() {
-            let own = &self.0[HEAD_BYTES..];
-            for (index, register) in registers.iter_mut().enumerate() {
-                *register = (*register).max(dense(own, index));
+            // Four registers are three bytes.
+            let (own, _) = self.0[HEAD_BYTES..].as_chunks::<3>();
+            for (registers, own) in registers.as_chunks_mut::<4>().0.iter_mut().zip(own) {
+                let all = u32::from_le_bytes([own[0], own[1], own[2], 0]);
+                for (at, register) in registers.iter_mut().enumerate() {
+                    *register = (*register).max((all >> (at * REGISTER_BITS)) as u8 & REGISTER_MAX);
+                }
             }
             return Ok(());
         }
@@ -421,7 +466,9 @@ impl<'b> Sketch<'b> {
         while at < self.0.len() {
             let run = Run::at(&self.0, at)?;
             let covered = registers.get_mut(first..first + run.len).ok_or(Corrupted)?;
-            covered.iter_mut().for_each(|register| *register = (*register).max(run.value));
+            if run.value > 0 {
+                covered.iter_mut().for_each(|register| *register = (*register).max(run.value));
+            }
             at += run.bytes;
             first += run.len;
         }
@@ -468,8 +515,7 @@ fn put_dense(bytes: &mut [u8], bit: usize, count: u8) {
 pub(super) fn estimate(registers: &[u8; REGISTERS]) -> u64 {
     /// 0.5 / ln 2.
     const ALPHA: f64 = 0.721_347_520_444_481_7;
-    let mut counts = [0_u32; 1 << REGISTER_BITS];
-    registers.iter().for_each(|register| counts[usize::from(register & REGISTER_MAX)] += 1);
+    let counts = histogram(registers);
     let m = REGISTERS as f64;
     let mut z = m * tau((m - f64::from(counts[RUN_BITS + 1])) / m);
     for count in counts[1..=RUN_BITS].iter().rev() {
@@ -477,6 +523,20 @@ pub(super) fn estimate(registers: &[u8; REGISTERS]) -> u64 {
     }
     z += m * sigma(f64::from(counts[0]) / m);
     (ALPHA * m * m / z).round() as u64
+}
+
+/// How many registers have each value.
+fn histogram(registers: &[u8; REGISTERS]) -> [u32; 1 << REGISTER_BITS] {
+    // Neighbours are counted apart: most registers have one of a few values, and the processor would wait for
+    // one sum again and again.
+    const PARTS: usize = 8;
+    let mut parts = [[0_u32; 1 << REGISTER_BITS]; PARTS];
+    for neighbours in registers.as_chunks::<PARTS>().0 {
+        for (counts, register) in parts.iter_mut().zip(neighbours) {
+            counts[usize::from(register & REGISTER_MAX)] += 1;
+        }
+    }
+    std::array::from_fn(|value| parts.iter().map(|counts| counts[value]).sum())
 }
 
 fn sigma(mut x: f64) -> f64 {
@@ -533,6 +593,9 @@ fn murmur64a(bytes: &[u8], seed: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -630,6 +693,55 @@ mod tests {
             }
             assert_eq!(value, after.bytes());
             before = after;
+        }
+    }
+
+    /// The run of a register, its place, the one before and its first register, looked at one by one.
+    fn walked(value: &[u8], index: usize) -> Option<(Run, usize, usize, usize)> {
+        let (mut at, mut previous, mut first) = (HEAD_BYTES, HEAD_BYTES, 0);
+        loop {
+            let run = Run::at(value, at).ok()?;
+            if index < first + run.len {
+                return Some((run, at, previous, first));
+            }
+            (previous, at, first) = (at, at + run.bytes, first + run.len);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_run_is_found_as_by_looking_at_one_after_the_other(
+            // Few or many of the three kinds, and bytes of which some would begin one.
+            runs in vec(prop_oneof![0x80..=0xff_u8, 0x00..=0x3f_u8, 0x00..=0x05_u8, any::<u8>()], 0..60)
+        ) {
+            let value = [&Sketch::default().0[..HEAD_BYTES], &runs].concat();
+            for index in 0..3_000 {
+                let found = Place::of(&value, index).ok();
+                let found = found.map(|Place { run, at, previous, first }| (run, at, previous, first));
+                prop_assert_eq!(found, walked(&value, index), "register {}", index);
+            }
+        }
+
+        #[test]
+        fn a_count_is_that_of_registers_merged_and_counted_one_by_one(
+            set in vec((0..REGISTERS, 1..=51_u8), 0..3_000), is_dense in any::<bool>()
+        ) {
+            let (mut sketch, mut expected) = (Sketch::default(), [0; REGISTERS]);
+            if is_dense {
+                sketch.make_dense().expect("an empty one is sound");
+            }
+            for (index, count) in set {
+                sketch.set(index, count, 3_000).expect("it is sound");
+                expected[index] = count.max(expected[index]);
+            }
+            let mut registers = [0; REGISTERS];
+            sketch.merge_into(&mut registers).expect("it is sound");
+            prop_assert!(registers == expected);
+            let counts = histogram(&registers);
+            for (value, count) in counts.into_iter().enumerate() {
+                let expected = expected.iter().filter(|register| usize::from(**register) == value).count();
+                prop_assert_eq!(count as usize, expected, "registers of {}", value);
+            }
         }
     }
 

@@ -54,7 +54,7 @@ impl Flags {
 
     /// Obeyed only as far as `enable-debug-command` allows.
     pub const PROTECTED: Flags = Flags(1 << 18);
-    /// Takes as long as its arguments are: timed by sample, as fast ones are.
+    /// Takes microseconds if its arguments are few and short: timed by sample, as fast ones are.
     pub const STEADY: Flags = Flags(1 << 19);
     /// Is not queued by `MULTI`.
     pub const AT_ONCE: Flags = Flags(1 << 20);
