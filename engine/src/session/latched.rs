@@ -74,6 +74,66 @@ impl<'s> Holding<'s> {
         }
     }
 
+    /// Latches the segments of keys; `None` if one of the latches would take longer than the limit.
+    #[inline]
+    fn of<P: Placed>(
+        databases: &'s Databases,
+        keys: &[P],
+        access: Access,
+        limit: Option<Duration>,
+    ) -> Option<Holding<'s>> {
+        let [only] = keys else { return Holding::of_many(databases, keys, access, limit) };
+        let (db, hash) = only.place();
+        let table = &databases.tables[db as usize];
+        loop {
+            let index = table.index_of(hash);
+            let latch = lock(table, index, access, limit)?;
+            // A split may have moved the hash away before the latch was there.
+            if table.index_of(hash) == index {
+                return Some(Holding::One(Held { db, index, latch }));
+            }
+        }
+    }
+
+    fn of_many<P: Placed>(
+        databases: &'s Databases,
+        keys: &[P],
+        access: Access,
+        limit: Option<Duration>,
+    ) -> Option<Holding<'s>> {
+        if keys.is_empty() {
+            return Some(Holding::None);
+        }
+        let place = |key: &P| {
+            let (db, hash) = key.place();
+            (db, databases.tables[db as usize].index_of(hash))
+        };
+        let latch = |(db, index): (u8, usize)| {
+            let latch = lock(&databases.tables[db as usize], index, access, limit)?;
+            Some(Held { db, index, latch })
+        };
+        loop {
+            let mut places: SmallVec<[(u8, usize); 8]> = keys.iter().map(place).collect();
+            places.sort_unstable();
+            places.dedup();
+            let holding = Holding::Many(places.into_iter().map(latch).collect::<Option<_>>()?);
+            // One of the keys may have moved meanwhile.
+            let is_held = |(db, hash)| holding.position(databases, db, hash).is_some();
+            if keys.iter().all(|key| is_held(key.place())) {
+                return Some(holding);
+            }
+        }
+    }
+
+    #[inline]
+    fn position(&self, databases: &Databases, db: u8, hash: KeyHash) -> Option<usize> {
+        let index = databases.tables[db as usize].index_of(hash);
+        match self.as_slice() {
+            [held] => (held.index == index && held.db == db).then_some(0),
+            held => held.binary_search_by(|held| (held.db, held.index).cmp(&(db, index))).ok(),
+        }
+    }
+
     #[inline]
     fn as_mut_slice(&mut self) -> &mut [Held<'s>] {
         match self {
@@ -128,6 +188,16 @@ fn lock(table: &Table, index: usize, access: Access, limit: Option<Duration>) ->
     }
 }
 
+/// The newest change that a look at any of these keys reveals: that their databases were flushed or swapped.
+#[inline]
+fn floor_of<P: Placed>(databases: &Databases, keys: &[P]) -> Lsn {
+    let floor = |key: &P| databases.floors[key.place().0 as usize];
+    match keys {
+        [only] => floor(only),
+        _ => keys.iter().map(floor).max().unwrap_or(Lsn::ZERO),
+    }
+}
+
 impl<'s> Latched<'s> {
     /// Latches the segments of `keys`, of which `databases` has the tables.
     pub(crate) fn new(
@@ -140,8 +210,9 @@ impl<'s> Latched<'s> {
         Latched::within(store, databases, keys, access, now, None).expect("it waits as long as it takes")
     }
 
-    /// As `new`; `None` if one of the latches would take longer than the limit.
-    #[inline]
+    /// As `new`; `None` if one of the latches would take longer than the limit. It is made where the caller has
+    /// it, as each request needs one, of some 200 bytes.
+    #[inline(always)]
     pub(crate) fn within(
         store: &'s Store,
         databases: &'s Databases,
@@ -150,17 +221,22 @@ impl<'s> Latched<'s> {
         now: UnixMs,
         limit: Option<Duration>,
     ) -> Option<Latched<'s>> {
-        let mut latched = Latched::of_places(store, databases, keys, access, now, limit)?;
+        let held = Holding::of(databases, keys, access, limit)?;
+        let mut latched = Latched::of(store, databases, held, floor_of(databases, keys), now, limit);
         latched.keys = keys;
-        if keys.len() >= FETCHED_MIN && databases.tables[keys[0].db as usize].is_beyond_cache() {
+        latched.declare(keys);
+        if keys.len() >= FETCHED_MIN {
             latched.fetch(&keys[..keys.len().min(FETCHED_MAX)]);
         }
         Some(latched)
     }
 
-    /// Brings the entries of latched keys into the processor's cache, sixteen side by side: else the look for
-    /// each would wait for memory by itself.
+    /// Brings the entries of latched keys into the processor's cache, sixteen side by side, if the table is not
+    /// there: else the look for each would wait for memory by itself. REQUIRES: there is a key.
     fn fetch(&self, keys: &[KeyRef<'_>]) {
+        if !self.databases.tables[keys[0].db as usize].is_beyond_cache() {
+            return;
+        }
         for keys in keys.chunks(16) {
             let entry = |key: &KeyRef<'_>| {
                 let position = self.position(key.db, key.hash)?;
@@ -180,20 +256,31 @@ impl<'s> Latched<'s> {
         now: UnixMs,
         limit: Option<Duration>,
     ) -> Option<Latched<'s>> {
-        let floor = |key: &P| databases.floors[key.place().0 as usize];
-        let floor = match keys {
-            [only] => floor(only),
-            _ => keys.iter().map(floor).max().unwrap_or(Lsn::ZERO),
-        };
-        let mut latched = Latched {
+        let held = Holding::of(databases, keys, access, limit)?;
+        let mut latched = Latched::of(store, databases, held, floor_of(databases, keys), now, limit);
+        latched.declare(keys);
+        Some(latched)
+    }
+
+    /// Latches that are held, with nothing looked at yet but what `seen` says.
+    #[inline(always)]
+    fn of(
+        store: &'s Store,
+        databases: &'s Databases,
+        held: Holding<'s>,
+        seen: Lsn,
+        now: UnixMs,
+        limit: Option<Duration>,
+    ) -> Latched<'s> {
+        Latched {
             store,
             databases,
-            held: Holding::None,
+            held,
             keys: &[],
             at: Cell::new(0),
             now,
             limit,
-            seen: Cell::new(floor),
+            seen: Cell::new(seen),
             met_expired: Cell::new(false),
             lookups: Cell::default(),
             notes_uses: Cell::new(false),
@@ -201,63 +288,23 @@ impl<'s> Latched<'s> {
             superseded: None,
             overlay: None,
             #[cfg(debug_assertions)]
-            declared: Some(keys.iter().map(|key| (key.place().0, key.place().1.0)).collect()),
-        };
-        match keys {
-            [] => {}
-            [only] => {
-                let (db, hash) = only.place();
-                let table = &databases.tables[db as usize];
-                loop {
-                    let index = table.index_of(hash);
-                    let latch = lock(table, index, access, limit)?;
-                    // A split may have moved the hash away before the latch was there.
-                    if table.index_of(hash) == index {
-                        latched.held = Holding::One(Held { db, index, latch });
-                        break;
-                    }
-                }
-            }
-            _ => while !latched.try_latch_all(keys, access, limit)? {},
+            declared: None,
         }
-        Some(latched)
     }
 
-    /// Latches all segments; `false` if one of the keys has moved meanwhile.
-    fn try_latch_all<P: Placed>(
-        &mut self,
-        keys: &[P],
-        access: Access,
-        limit: Option<Duration>,
-    ) -> Option<bool> {
-        let place = |key: &P| {
-            let (db, hash) = key.place();
-            (db, self.databases.tables[db as usize].index_of(hash))
-        };
-        let mut places: SmallVec<[(u8, usize); 8]> = keys.iter().map(place).collect();
-        places.sort_unstable();
-        places.dedup();
-        let databases = self.databases;
-        let latch = |(db, index): (u8, usize)| {
-            let latch = lock(&databases.tables[db as usize], index, access, limit)?;
-            Some(Held { db, index, latch })
-        };
-        self.held = Holding::Many(places.into_iter().map(latch).collect::<Option<_>>()?);
-        let is_held = |(db, hash)| self.position(db, hash).is_some();
-        let all_held = keys.iter().all(|key| is_held(key.place()));
-        if !all_held {
-            self.held = Holding::None;
+    /// Says which keys it is for, and no others of their segments: a build that checks it remembers them.
+    #[inline]
+    fn declare<P: Placed>(&mut self, keys: &[P]) {
+        #[cfg(debug_assertions)]
+        {
+            self.declared = Some(keys.iter().map(|key| (key.place().0, key.place().1.0)).collect());
         }
-        Some(all_held)
+        let _ = keys;
     }
 
     #[inline]
     pub(super) fn position(&self, db: u8, hash: KeyHash) -> Option<usize> {
-        let index = self.databases.tables[db as usize].index_of(hash);
-        match self.held.as_slice() {
-            [held] => (held.index == index && held.db == db).then_some(0),
-            held => held.binary_search_by(|held| (held.db, held.index).cmp(&(db, index))).ok(),
-        }
+        self.held.position(self.databases, db, hash)
     }
 
     /// Tells the hashes of keys that are latched.
@@ -636,24 +683,7 @@ impl<'s> Latched<'s> {
     ) -> Option<Self> {
         let latch = Latch::Write(databases.tables[db as usize].write_within(index, Some(limit))?);
         let held = Holding::One(Held { db, index, latch });
-        Some(Latched {
-            store,
-            databases,
-            held,
-            keys: &[],
-            at: Cell::new(0),
-            now,
-            limit: None,
-            seen: Cell::new(Lsn::ZERO),
-            met_expired: Cell::new(false),
-            lookups: Cell::default(),
-            notes_uses: Cell::new(false),
-            given_use: Cell::new(None),
-            superseded: None,
-            overlay: None,
-            #[cfg(debug_assertions)]
-            declared: None,
-        })
+        Some(Latched::of(store, databases, held, Lsn::ZERO, now, None))
     }
 
     /// The one latched segment, for the expirer and the evictor.

@@ -52,7 +52,7 @@ impl<'e> Session<'e> {
     }
 
     /// As `latch`; `None` if one of the latches would take longer than the limit.
-    #[inline]
+    #[inline(always)]
     pub fn latch_within<'s>(
         &'s self,
         keys: &'s [KeyRef<'s>],

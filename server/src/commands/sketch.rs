@@ -583,9 +583,12 @@ fn murmur64a(bytes: &[u8], seed: u64) -> u64 {
         hash = (hash ^ word.wrapping_mul(M)).wrapping_mul(M);
     }
     if !rest.is_empty() {
-        let mut word = [0; 8];
-        word[..rest.len()].copy_from_slice(rest);
-        hash = (hash ^ u64::from_le_bytes(word)).wrapping_mul(M);
+        let word = match bytes.last_chunk() {
+            // The last eight bytes, without those that have been counted in.
+            Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * rest.len()),
+            None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        };
+        hash = (hash ^ word).wrapping_mul(M);
     }
     hash = (hash ^ hash >> R).wrapping_mul(M);
     hash ^ hash >> R
@@ -742,6 +745,24 @@ mod tests {
                 let expected = expected.iter().filter(|register| usize::from(**register) == value).count();
                 prop_assert_eq!(count as usize, expected, "registers of {}", value);
             }
+        }
+    }
+
+    #[test]
+    fn hashes_are_those_of_murmurhash64a() {
+        // As another implementation has them, of no bytes, few and many behind the last word.
+        let known = [
+            (0, 0xd8df_ea65_85bc_9732),
+            (1, 0xc506_4924_982a_33a9),
+            (7, 0x559c_262a_7f70_60f4),
+            (8, 0x4f52_9b65_1cb0_8252),
+            (9, 0x1ec0_e700_8dc1_1df3),
+            (12, 0xf3c9_a894_77e1_aae9),
+            (15, 0x3fe8_c8f5_1a1e_3d6d),
+            (23, 0xf8aa_2d61_7f60_0ce0),
+        ];
+        for (len, hash) in known {
+            assert_eq!(murmur64a(&b"0123456789abcdefghijklmn"[..len], SEED), hash, "{len} bytes");
         }
     }
 

@@ -25,8 +25,8 @@ const QUICK: Flags = Flags::FAST.with(Flags::STEADY);
 const SHORT_ARGS: usize = 16;
 const SHORT_BYTES: usize = 64 << 10;
 
-/// Bytes around an argument as clients encode it, at most: `$`, 20 digits and two ends of lines.
-const HEAD_BYTES_MAX: usize = 25;
+/// Bytes that clients put around an argument at most: `$`, its length in digits, and twice the end of a line.
+const AROUND_ARG_MAX: usize = 1 + 20 + 4;
 
 /// A call of a command that is under way.
 #[must_use = "a call that is not finished is not timed"]
@@ -135,12 +135,12 @@ fn note_slow(server: &Shared, client: &Client, args: Args<'_>, now: UnixMs, took
 #[inline]
 pub(crate) fn note_large(server: &Shared, client: &Client, args: Args<'_>, now: UnixMs, reply_bytes: usize) {
     let live = &server.live;
-    // The numbers are not written out for the many requests that are far from large.
-    if live.is_large_request(args.total_bytes() + (args.len() + 1) * HEAD_BYTES_MAX)
-        && let request_bytes = encoded_len(args)
-        && live.is_large_request(request_bytes)
-    {
-        push_large(&server.large_requests, client, args, now, request_bytes);
+    // Nearly all are told from large ones without counting digits.
+    if live.is_large_request(encoded_len_max(args)) {
+        let request_bytes = encoded_len(args);
+        if live.is_large_request(request_bytes) {
+            push_large(&server.large_requests, client, args, now, request_bytes);
+        }
     }
     if live.is_large_reply(reply_bytes) {
         push_large(&server.large_replies, client, args, now, reply_bytes);
@@ -151,6 +151,11 @@ pub(crate) fn note_large(server: &Shared, client: &Client, args: Args<'_>, now: 
 fn push_large(log: &SlowLog, client: &Client, args: Args<'_>, now: UnixMs, bytes: usize) {
     let name = client.handle.info.lock().name.clone();
     log.push(args, now / 1000, bytes as u64, client.handle.addr.clone(), name);
+}
+
+/// No fewer than `encoded_len`.
+fn encoded_len_max(args: Args<'_>) -> usize {
+    args.total_bytes() + (args.len() + 1) * AROUND_ARG_MAX
 }
 
 /// Bytes of a request as clients encode it, `*` and `$` with their numbers among them.
@@ -223,6 +228,7 @@ mod tests {
             let owned: OwnedArgs = args.iter().copied().collect();
             let parts: String = args.iter().map(|arg| format!("${}\r\n{arg}\r\n", arg.len())).collect();
             assert_eq!(encoded_len(owned.as_args()), format!("*{}\r\n{parts}", args.len()).len());
+            assert!(encoded_len(owned.as_args()) <= encoded_len_max(owned.as_args()));
         }
     }
 

@@ -58,8 +58,10 @@ impl Executor<'_> {
         };
         let access = if command.flags.has(Flags::WRITE) { Access::Write } else { Access::Read };
         let limit = Some(if self.serving { self.stand_in_wait } else { LATCH_WAIT });
-        let latched = session.latch_within(&keys, access, self.now, limit);
-        let mut latched = latched.ok_or(CommandError::GateBusy)?;
+        // It is not moved to a result: it is large.
+        let Some(mut latched) = session.latch_within(&keys, access, self.now, limit) else {
+            return Err(CommandError::GateBusy);
+        };
         if access == Access::Write {
             latched.expire(&keys, self.group)?;
         }
