@@ -55,12 +55,20 @@ impl Row {
     }
 }
 
-/// At most 16 bytes as one number, padded with zeros.
+/// At most 16 bytes as one number, padded with zeros. They are read in two parts, which may overlap: bytes that
+/// are put into memory in pieces are not soon read from there as one number.
 #[inline]
 fn as_number(name: &[u8]) -> Option<u128> {
-    let mut bytes = [0; 16];
-    bytes.get_mut(..name.len())?.copy_from_slice(name);
-    Some(u128::from_le_bytes(bytes))
+    let behind = |from: usize| 8 * (name.len() - from) as u32;
+    if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
+        let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
+        return (name.len() <= 16).then(|| u128::from(first) | u128::from(last) << behind(size_of::<u64>()));
+    }
+    if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        return Some(u128::from(first) | u128::from(last) << behind(size_of::<u32>()));
+    }
+    Some(name.iter().rev().fold(0, |number, byte| number << 8 | u128::from(*byte)))
 }
 
 #[inline]
@@ -149,4 +157,23 @@ fn all(families: &'static [Family]) -> impl Iterator<Item = Found> {
         *slots += 1 + command.subcommands.len();
         Some(Found { group, command, slot })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_as_a_number_is_its_bytes_and_zeros_behind_them() {
+        let bytes = b"\x01abcdefghijklmno\xff";
+        for len in 0..=bytes.len() {
+            let mut padded = [0; 16];
+            let expected = padded.get_mut(..len).map(|padded| padded.copy_from_slice(&bytes[..len]));
+            assert_eq!(
+                as_number(&bytes[..len]),
+                expected.map(|()| u128::from_le_bytes(padded)),
+                "{len} bytes"
+            );
+        }
+    }
 }
