@@ -210,8 +210,8 @@ impl<'s> Latched<'s> {
         Latched::within(store, databases, keys, access, now, None).expect("it waits as long as it takes")
     }
 
-    /// As `new`; `None` if one of the latches would take longer than the limit. It is made where the caller has
-    /// it, as each request needs one, of some 200 bytes.
+    /// As `new`; `None` if one of the latches would take longer than the limit. Inlined, so that it is made
+    /// where the caller keeps it: each request needs one, of some 200 bytes.
     #[inline(always)]
     pub(crate) fn within(
         store: &'s Store,
@@ -231,8 +231,8 @@ impl<'s> Latched<'s> {
         Some(latched)
     }
 
-    /// Brings the entries of latched keys into the processor's cache, sixteen side by side, if the table is not
-    /// there: else the look for each would wait for memory by itself. REQUIRES: there is a key.
+    /// Brings the entries of latched keys into the processor's cache, sixteen side by side, if the table is
+    /// not there: else the look for each would wait for memory by itself. REQUIRES: there is a key.
     fn fetch(&self, keys: &[KeyRef<'_>]) {
         if !self.databases.tables[keys[0].db as usize].is_beyond_cache() {
             return;

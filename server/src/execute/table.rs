@@ -55,8 +55,8 @@ impl Row {
     }
 }
 
-/// At most 16 bytes as one number, padded with zeros. They are read in two parts, which may overlap: bytes that
-/// are put into memory in pieces are not soon read from there as one number.
+/// At most 16 bytes as one number, padded with zeros. They are read in two parts, which may overlap: bytes
+/// that have just been put into memory in pieces are not soon read from there as one number.
 #[inline]
 fn as_number(name: &[u8]) -> Option<u128> {
     let behind = |from: usize| 8 * (name.len() - from) as u32;
