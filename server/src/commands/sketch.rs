@@ -149,10 +149,11 @@ const EACH: u64 = u64::MAX / 0xff;
 #[inline]
 fn registers_of(runs: u64, which: u64) -> usize {
     const PAIRS: u64 = u64::MAX / 0xffff;
+    const LOW: u64 = 0xff * PAIRS;
     let is_value = runs >> 7 & EACH;
     // Six bits of a run of zeros, and two of one of values. There is one register more than they say.
-    let more = (runs & (0x3f * EACH - 0x3c * is_value)) + EACH & which;
-    let pairs = (more & 0xff * PAIRS) + (more >> 8 & 0xff * PAIRS);
+    let more = ((runs & (0x3f * EACH - 0x3c * is_value)) + EACH) & which;
+    let pairs = (more & LOW) + (more >> 8 & LOW);
     (pairs.wrapping_mul(PAIRS) >> 48) as usize
 }
 
