@@ -137,7 +137,7 @@ pub(crate) fn after_look(used: Use) -> Use {
     match now >> 16 {
         ACCESS => Use(now as u16),
         CHANGE => used,
-        _ => counted(used, SECONDS.load(Relaxed), random()),
+        _ => counted(used, tick_of(now), random()),
     }
 }
 
@@ -161,9 +161,13 @@ struct Counting {
 
 impl Counting {
     fn now(seconds: u64) -> Counting {
+        let counting = Counting::at(0);
+        Counting { tick: (seconds / 60 / u64::from(counting.tick_minutes)) as u8, ..counting }
+    }
+
+    fn at(tick: u8) -> Counting {
         let decay_minutes = DECAY_MINUTES.load(Relaxed);
-        let tick_minutes = decay_minutes.div_ceil(TICKS_MAX).max(1);
-        Counting { tick_minutes, decay_minutes, tick: (seconds / 60 / u64::from(tick_minutes)) as u8 }
+        Counting { tick_minutes: decay_minutes.div_ceil(TICKS_MAX).max(1), decay_minutes, tick }
     }
 
     /// The times that a counter has to shrink which did so last at `tick`.
@@ -183,15 +187,20 @@ fn shrunk(counter: u8, periods: u32) -> u8 {
     counter.saturating_sub(u8::try_from(periods).unwrap_or(u8::MAX))
 }
 
-/// The note of a key that is used once more.
-fn counted(used: Use, seconds: u64, random: u64) -> Use {
-    let counting = Counting::now(seconds);
+/// The tick of now, from `NOW`: it is in the note of a new key.
+fn tick_of(now: u32) -> u8 {
+    now as u8
+}
+
+/// The note of a key that is used once more, in tick `now`.
+fn counted(used: Use, now: u8, random: u64) -> Use {
     let [counter, tick] = used.0.to_be_bytes();
-    let counter = shrunk(counter, counting.periods(tick));
+    // Nearly all uses come in the tick of the one before, and need no division.
+    let counter = if tick == now { counter } else { shrunk(counter, Counting::at(now).periods(tick)) };
     let above = usize::from(counter.saturating_sub(COUNTER_NEW));
     let one_of = above.saturating_mul(LOG_FACTOR.load(Relaxed) as usize).saturating_add(1);
     let grows = scale(random, one_of) == 0;
-    Use(of_counter(counter.saturating_add(u8::from(grows)), counting.tick))
+    Use(of_counter(counter.saturating_add(u8::from(grows)), now))
 }
 
 /// The seconds for which a key has not been used.
@@ -342,6 +351,16 @@ mod tests {
         }
         let near = |counter: u8, told: u8| counter.abs_diff(told) <= told / 5 + 3;
         assert!(near(counters[0], 10) && near(counters[1], 18) && near(counters[2], 142), "{counters:?}");
+    }
+
+    #[test]
+    fn a_use_shrinks_the_counter_up_to_the_tick_that_is_noted_for_new_keys() {
+        let now = tick_of(FREQUENCY << 16 | u32::from(of_counter(COUNTER_NEW, 254)));
+        for (tick, counter) in [(254, 19), (253, 18), (250, 15), (100, 1)] {
+            // By this chance a counter below that of a new key grows, and no other.
+            let used = counted(Use(of_counter(19, tick)), now, u64::MAX);
+            assert_eq!(used, Use(of_counter(counter, 254)), "used last in tick {tick}");
+        }
     }
 
     #[test]
