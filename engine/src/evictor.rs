@@ -23,6 +23,7 @@ use crate::record::{Batch, Change, UnixMs, Write};
 use crate::session::{Access, Session};
 use crate::store::{Candidate, CommitError, Databases, Evicted, EvictionOptions, Pool, Room, Store, Victims};
 use crate::table::{Entry, KeyHash, KeyRef};
+use crate::throttle::give_way;
 use crate::value::scale;
 use crate::value::usage;
 
@@ -30,8 +31,11 @@ use crate::value::usage;
 const LATCH_WAIT: Duration = Duration::from_micros(200);
 /// The longest wait for the gate.
 const GATE_WAIT: Duration = Duration::from_millis(10);
-/// The time after which the thread that evicts looks again what is in use, and lets others go first.
+/// The time after which the thread that evicts looks again what is in use, and rests.
 const STEP: Duration = Duration::from_micros(500);
+/// The time after which it leaves the gate, and lets threads run that wait for its processor: a worker that
+/// has got a request waits for no longer, where both have one core.
+const PART: Duration = Duration::from_micros(50);
 /// Its rest where nothing is to be evicted.
 const IDLE: Duration = Duration::from_millis(100);
 /// Its rest between two steps.
@@ -132,18 +136,31 @@ pub(crate) fn turn(store: &Store, group: &mut Group) -> Duration {
         // Memory that is being given back already looks as if it were in use.
         return WAIT;
     }
-    let Some(databases) = store.background_within(GATE_WAIT) else { return REST };
-    if databases.log.as_ref().is_some_and(|log| log.backlog_bytes() > BACKLOG_BYTES) {
-        return WAIT;
-    }
-    let session = Session::new(store, databases, true);
-    let evicted = evict(store, &session, excess, STEP, group);
-    drop(session);
-    match evicted.room {
-        Room::Enough | Room::Nothing => IDLE,
-        Room::Freeing => WAIT,
-        Room::Unfinished if evicted.keys == 0 => WAIT,
-        Room::Unfinished => REST,
+    let (clock, mut wanted, mut behind) = (store.clock(), excess, 0);
+    let began = clock.monotonic();
+    loop {
+        give_way(clock);
+        let Some(databases) = store.background_within(GATE_WAIT) else { return REST };
+        if databases.log.as_ref().is_some_and(|log| log.backlog_bytes() > BACKLOG_BYTES) {
+            return WAIT;
+        }
+        let session = Session::new(store, databases, true);
+        let part = clock.monotonic();
+        let evicted = evict(store, &session, wanted, PART, group);
+        drop(session);
+        let now = clock.monotonic();
+        (wanted, behind) = (wanted.saturating_sub(evicted.bytes), behind + evicted.bytes_behind);
+        let is_over = now.saturating_sub(began) >= STEP;
+        // Who found none, and not for lack of time, has latches or the log in the way.
+        let is_in_vain = evicted.keys == 0 && (is_over || now.saturating_sub(part) < PART);
+        match evicted.room {
+            Room::Enough if behind > 0 => return WAIT,
+            Room::Enough | Room::Nothing => return IDLE,
+            Room::Freeing => return WAIT,
+            Room::Unfinished if is_in_vain => return WAIT,
+            Room::Unfinished if is_over => return REST,
+            Room::Unfinished => {}
+        }
     }
 }
 
