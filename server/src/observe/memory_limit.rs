@@ -151,6 +151,13 @@ impl MemoryLimit {
         self.look_behind(freed, fresh_us);
     }
 
+    /// As `look`, before a command is refused: that is not done by an estimate. What was freed by now is seen
+    /// in any case once nothing `is_freeing`. While others go on freeing, each of many refused commands would
+    /// ask, and hold up those others.
+    pub(crate) fn look_before_refusal(&self, freed: u64, is_freeing: bool) {
+        if is_freeing { self.look(freed) } else { self.look_behind_frees(freed) }
+    }
+
     fn look_behind(&self, freed: u64, fresh_us: u64) {
         let now = self.began.elapsed().as_micros() as u64;
         if now.saturating_sub(self.sampled_us.load(Relaxed)) >= fresh_us {
@@ -302,6 +309,26 @@ mod tests {
         limit.used.store(i64::MIN / 2, Relaxed);
         limit.look_behind_frees(8);
         assert!(limit.has_seen(8) && limit.used.load(Relaxed) >= 0, "it was asked at once");
+    }
+
+    #[test]
+    fn refusals_ask_seldom_while_others_free_and_once_more_behind_that() {
+        let limit = MemoryLimit::new(1);
+        limit.used.store(i64::MIN / 2, Relaxed);
+        // A sample that was taken a moment ago, however slow this thread is.
+        limit.sampled_us.store(u64::MAX, Relaxed);
+        (1..1000).for_each(|freed| limit.look_before_refusal(freed, true));
+        assert!(limit.used.load(Relaxed) < 0 && !limit.has_seen(999), "nobody was asked");
+        limit.sampled_us.store(0, Relaxed);
+        while (limit.began.elapsed().as_micros() as u64) < FRESH_BEFORE_FREES_US {
+            std::thread::yield_now();
+        }
+        limit.look_before_refusal(999, true);
+        assert!(limit.used.load(Relaxed) >= 0 && limit.has_seen(999), "the sample was old");
+        limit.used.store(i64::MIN / 2, Relaxed);
+        limit.sampled_us.store(u64::MAX, Relaxed);
+        limit.look_before_refusal(1000, false);
+        assert!(limit.used.load(Relaxed) >= 0 && limit.has_seen(1000), "all is freed");
     }
 
     #[test]

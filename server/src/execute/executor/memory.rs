@@ -82,8 +82,9 @@ impl Executor<'_> {
             Room::Enough | Room::Unfinished => true,
             Room::Freeing if evicted.keys > 0 || limit.spares() => true,
             Room::Freeing | Room::Nothing => {
-                // Nobody is refused by an estimate.
-                limit.look_behind_frees(server.freed());
+                // In this order: what waits no more is counted as freed.
+                let is_freeing = engine.pending_frees() > 0;
+                limit.look_before_refusal(server.freed(), is_freeing);
                 server.memory_excess() == 0
             }
         }
