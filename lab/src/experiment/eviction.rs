@@ -14,6 +14,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ use super::contract::{self, Experiment, Measured};
 use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::load::{Arg, Mix, Request, key_text};
-use crate::process::{Pinned, Preferred};
+use crate::process::{self, Pinned, Preferred};
 use crate::report::Report;
 use crate::server::{Info, Persistence, Server, is_peer};
 use crate::setting::{Setting, fill_silently, is_asked};
@@ -52,6 +53,12 @@ const LOOK_AFTER: u64 = 200;
 const REACHED: u64 = 50;
 /// The longest time that a server may take for that.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// The time for which the client's waits are measured before; with `--quick`.
+const QUIET: Duration = Duration::from_secs(10);
+const QUIET_QUICK: Duration = Duration::from_millis(500);
+/// The longest wait that is told apart.
+const WAIT_NS_MAX: u64 = 100_000_000_000;
+const POLICIES: [&str; 2] = ["allkeys-lru", "allkeys-lfu"];
 
 named! {
     /// The part of the experiment.
@@ -94,6 +101,12 @@ pub struct Options {
     /// Measure these parts only.
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub only: Vec<Part>,
+    /// In the part `hits`, play these traces only.
+    #[arg(long, value_name = "TRACE", value_delimiter = ',')]
+    pub traces: Vec<Trace>,
+    /// In the part `hits`, measure these policies only.
+    #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = POLICIES)]
+    pub policies: Vec<String>,
 }
 
 /// The parameters of one measurement.
@@ -155,8 +168,17 @@ pub struct Figures {
     most_by_limit: f64,
     /// Seconds in which the lowered limit was reached.
     lowered_s: f64,
-    /// The longest wait of a client meanwhile, in milliseconds.
+    /// The longest wait of a client meanwhile, and those that one of a hundred and of a thousand requests
+    /// exceeds, in milliseconds.
     longest_ms: f64,
+    p99_ms: f64,
+    p999_ms: f64,
+    /// The same before the limit was lowered: what the machine and the server cost without that.
+    quiet_longest_ms: f64,
+    quiet_p99_ms: f64,
+    quiet_p999_ms: f64,
+    /// Processor time that the host gave to others, in milliseconds, while the limit was lowered.
+    stolen_ms: f64,
     /// Writes that were refused meanwhile, of all.
     refused_share: f64,
 }
@@ -187,16 +209,18 @@ impl Experiment for Eviction {
             let (kept, quick) = (setting.scaled(kept).max(KEPT_MIN), setting.options.quick);
             Cell { part, server, policy, trace, kept, value_bytes, quick }
         };
+        let servers: Vec<&str> = setting.servers.iter().map(|own| own.name.as_str()).collect();
         let mut cells = Vec::new();
-        for server in setting.servers.iter().map(|own| own.name.as_str()) {
-            if is_asked(&own.only, &Part::Hits) {
-                for policy in ["allkeys-lru", "allkeys-lfu"] {
-                    cells.extend(Trace::ALL.map(|trace| cell(Part::Hits, server, policy, trace)));
-                }
+        // What is compared is measured one after the other: the machine may differ an hour later.
+        let is_played = |trace: &Trace| is_asked(&own.traces, trace);
+        for policy in POLICIES.into_iter().filter(|policy| is_asked(&own.policies, &(*policy).to_owned())) {
+            for trace in Trace::ALL.into_iter().filter(is_played) {
+                let parts = servers.iter().filter(|_| is_asked(&own.only, &Part::Hits));
+                cells.extend(parts.map(|server| cell(Part::Hits, server, policy, trace)));
             }
-            if is_asked(&own.only, &Part::Lowered) {
-                cells.push(cell(Part::Lowered, server, "allkeys-lru", Trace::Usual));
-            }
+        }
+        if is_asked(&own.only, &Part::Lowered) {
+            cells.extend(servers.iter().map(|server| cell(Part::Lowered, server, POLICIES[0], Trace::Usual)));
         }
         Ok(cells)
     }
@@ -256,26 +280,55 @@ impl Eviction {
 
     fn lower(&self, cell: &Cell, server: &Server) -> Result<Figures> {
         let (mut operator, mut client) = (server.client()?, server.client()?);
+        let time = if cell.quick { QUIET_QUICK } else { QUIET };
+        let (quiet, ()) = self.waits_while(&mut client, cell, 0, || {
+            let began = Instant::now();
+            while began.elapsed() < time {
+                // As often as below, for a fair comparison.
+                counted(&mut operator)?;
+                rest()?;
+            }
+            Ok(())
+        })?;
         let (used, empty) = (counted(&mut operator)?, empty(&mut operator)?);
         let limit = empty + used.saturating_sub(empty) / LOWERED_TO;
-        let is_over = AtomicBool::new(false);
-        let (waits, took) = std::thread::scope(|scope| {
-            let waits = scope.spawn(|| {
-                let _pinned = Pinned::to(&self.setting.load_cores)?;
-                let _preferred = Preferred::ask();
-                wait(&mut client, cell.kept, self.setting.seed, &is_over)
-            });
-            let took = reach(&mut operator, limit);
-            is_over.store(true, Ordering::Relaxed);
-            (waits.join().expect("a client does not panic"), took)
-        });
-        let (waits, took) = (waits?, took?);
+        let stolen = process::stolen_time();
+        let (waits, took) = self.waits_while(&mut client, cell, 1, || reach(&mut operator, limit))?;
+        let stolen = process::stolen_time().saturating_sub(stolen);
         Ok(Figures {
             limit_bytes: limit,
             lowered_s: took.as_secs_f64(),
-            longest_ms: waits.longest.as_secs_f64() * 1e3,
-            refused_share: waits.refused as f64 / waits.requests.max(1) as f64,
+            longest_ms: waits.ms(1.0),
+            p99_ms: waits.ms(0.99),
+            p999_ms: waits.ms(0.999),
+            quiet_longest_ms: quiet.ms(1.0),
+            quiet_p99_ms: quiet.ms(0.99),
+            quiet_p999_ms: quiet.ms(0.999),
+            stolen_ms: stolen.as_secs_f64() * 1e3,
+            refused_share: waits.refused as f64 / waits.ns.len().max(1) as f64,
             ..Figures::default()
+        })
+    }
+
+    /// The waits of a client for as long as `work` takes, and its outcome. The keys differ by the number of
+    /// the phase.
+    fn waits_while<T>(
+        &self,
+        client: &mut Client,
+        cell: &Cell,
+        phase: u64,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<(Waits, T)> {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                let _pinned = Pinned::to(&self.setting.load_cores)?;
+                let _preferred = Preferred::ask();
+                wait(client, cell.kept, self.setting.seed.wrapping_add(phase), &is_over)
+            });
+            let outcome = work();
+            is_over.store(true, Ordering::Relaxed);
+            Ok((waits.join().expect("a client does not panic")?, outcome?))
         })
     }
 }
@@ -382,32 +435,43 @@ fn reach(operator: &mut Client, limit: u64) -> Result<Duration> {
     let began = Instant::now();
     set_limit(operator, limit)?;
     while counted(operator)? > limit + limit / REACHED {
-        interrupt::check()?;
         if began.elapsed() > PATIENCE {
             return Err(LabError::Reply(format!("no limit after {} s", PATIENCE.as_secs())));
         }
-        std::thread::sleep(Duration::from_millis(5));
+        rest()?;
     }
     Ok(began.elapsed())
 }
 
+/// The rest between two looks at the memory in use.
+fn rest() -> Result<()> {
+    interrupt::check()?;
+    std::thread::sleep(Duration::from_millis(5));
+    Ok(())
+}
+
 /// The waits of a client.
-#[derive(Default)]
 struct Waits {
-    requests: u64,
     refused: u64,
-    longest: Duration,
+    ns: Histogram<u64>,
+}
+
+impl Waits {
+    /// The wait that no more than this share of the requests exceeds, in milliseconds.
+    fn ms(&self, share: f64) -> f64 {
+        self.ns.value_at_quantile(share) as f64 / 1e6
+    }
 }
 
 /// Writes small values, one after the other, until it is over.
 fn wait(client: &mut Client, keys: u64, seed: u64, is_over: &AtomicBool) -> Result<Waits> {
-    let (mut rng, mut waits) = (SmallRng::seed_from_u64(seed), Waits::default());
+    let ns = Histogram::new_with_bounds(1, WAIT_NS_MAX, 3).expect("the bounds are valid");
+    let (mut rng, mut waits) = (SmallRng::seed_from_u64(seed), Waits { refused: 0, ns });
     while !is_over.load(Ordering::Relaxed) {
         let key = key_of(rng.random_range(0..keys));
         let began = Instant::now();
         let reply = client.ask(&["SET", key.as_str(), "value"])?;
-        waits.longest = waits.longest.max(began.elapsed());
-        waits.requests += 1;
+        waits.ns.saturating_record(began.elapsed().as_nanos() as u64);
         waits.refused += u64::from(reply.is_error());
     }
     Ok(waits)
