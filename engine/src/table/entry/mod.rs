@@ -665,8 +665,10 @@ impl Entry {
     /// Reports an element's former record, unless it is what the collection began with, which other elements
     /// may still need, or older: such an element came with a prepared value.
     fn outdate(&self, old: Option<Lsn>, retired: &mut Retired) {
-        let base = self.body.block().header().base;
-        retired.lsns.extend(old.filter(|old| base.is_none_or(|base| *old > base)));
+        let Some(old) = old else { return };
+        if self.body.block().header().base.is_none_or(|base| old > base) {
+            retired.lsns.push(old);
+        }
     }
 }
 
