@@ -57,6 +57,13 @@ impl Origin {
         2.0 * RADIUS_M * (u * u + self.cosine * latitude.cos() * v * v).sqrt().asin()
     }
 
+    /// The distance in metres between a point and the one to its east or west that has the origin's longitude.
+    pub fn distance_aside(&self, point: Point) -> f64 {
+        let cosine = radians(point.latitude).cos();
+        let v = ((self.longitude - radians(point.longitude)) / 2.0).sin();
+        2.0 * RADIUS_M * (cosine * cosine * v * v).sqrt().asin()
+    }
+
     /// Whether a point is certainly farther away than so many metres: by its latitude alone, which says the
     /// least distance there can be.
     #[inline]
@@ -247,6 +254,8 @@ mod tests {
             let point = Point { longitude, latitude: near(from.1, to.1) };
             let origin = Origin::at(Point { longitude: from.0, latitude: from.1 });
             prop_assert!(!origin.is_beyond(point, origin.distance(point)));
+            let beside = Point { longitude: from.0, ..point };
+            prop_assert_eq!(origin.distance_aside(point).to_bits(), point.distance(beside).to_bits());
         }
     }
 

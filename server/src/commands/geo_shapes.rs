@@ -42,8 +42,7 @@ impl Shape {
                 if north > height / 2.0 {
                     return None;
                 }
-                let east = point.distance(Point { latitude: point.latitude, ..middle });
-                (east <= width / 2.0).then(|| origin.distance(point))
+                (origin.distance_aside(point) <= width / 2.0).then(|| origin.distance(point))
             }
             Shape::Polygon(_) => Some(origin.distance(point)),
         }
