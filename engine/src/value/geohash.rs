@@ -57,7 +57,8 @@ impl Origin {
         2.0 * RADIUS_M * (u * u + self.cosine * latitude.cos() * v * v).sqrt().asin()
     }
 
-    /// The distance in metres between a point and the one to its east or west that has the origin's longitude.
+    /// The distance in metres between a point and the one to its east or west that has the origin's
+    /// longitude.
     pub fn distance_aside(&self, point: Point) -> f64 {
         let cosine = radians(point.latitude).cos();
         let v = ((self.longitude - radians(point.longitude)) / 2.0).sin();
