@@ -59,10 +59,23 @@ pub(crate) fn command(root: &Path, program: &str, arguments: &[&str]) -> Command
     command
 }
 
+/// A program and its arguments, for the eye.
+fn shown(command: &Command) -> String {
+    let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned());
+    let words: Vec<String> =
+        std::iter::once(command.get_program().to_string_lossy().into_owned()).chain(arguments).collect();
+    format!("$ {}", words.join(" "))
+}
+
 /// Runs a program that is one check.
 pub(crate) fn check(command: &mut Command) -> Count {
     match command.status() {
-        Ok(status) => Count::of_one(status.success()),
+        Ok(status) => {
+            if !status.success() {
+                keep([shown(command)]);
+            }
+            Count::of_one(status.success())
+        }
         Err(error) => {
             println!("{} does not start: {error}", command.get_program().display());
             Count::of_one(false)
@@ -84,6 +97,7 @@ pub(crate) fn check_quietly(command: &mut Command) -> Count {
         let text = String::from_utf8_lossy(&text);
         println!("{text}");
         let lines: Vec<&str> = text.lines().collect();
+        keep([shown(command)]);
         keep(lines[lines.len().saturating_sub(KEPT_LINES)..].iter().map(|line| (*line).to_owned()));
     }
     Count::of_one(output.status.success())
@@ -107,9 +121,11 @@ pub(crate) fn tests(command: &mut Command) -> Count {
         count = count.and(count_in(&line).unwrap_or_default());
         report.take(line);
     }
-    keep(report.lines);
     let _ = std::io::stdout().flush();
     let is_good = child.wait().is_ok_and(|status| status.success());
+    if !is_good || count.failed > 0 {
+        keep(std::iter::once(shown(command)).chain(report.lines));
+    }
     if count.failed == 0 && (!is_good || count.passed == 0) { count.and(Count::of_one(false)) } else { count }
 }
 
@@ -125,14 +141,15 @@ struct Report {
 
 impl Report {
     fn take(&mut self, line: String) {
-        let starts = line == "failures:" || (line.starts_with("====") && line.contains(" FAILURES "));
-        if starts && !self.is_inside {
+        let parts = [" FAILURES ", " short test summary info "];
+        let is_part = |line: &str| line.starts_with("====") && parts.iter().any(|part| line.contains(part));
+        if line == "failures:" || is_part(&line) {
             (self.is_inside, self.kept) = (true, 0);
         }
         let ends = count_in(&line).is_some_and(|count| count.failed > 0);
         let tells = ["not ok ", "FAILED ", "ERROR ", "[ERROR] "];
         let is_one = ends || tells.iter().any(|start| line.trim_start().starts_with(start));
-        if is_one || (self.is_inside && self.kept < KEPT_LINES && !line.is_empty()) {
+        if ends || ((is_one || self.is_inside) && self.kept < KEPT_LINES && !line.is_empty()) {
             self.kept += 1;
             self.lines.push(line);
         }

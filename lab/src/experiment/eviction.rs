@@ -56,6 +56,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The time for which the client's waits are measured before; with `--quick`.
 const QUIET: Duration = Duration::from_secs(10);
 const QUIET_QUICK: Duration = Duration::from_millis(500);
+/// One of so many keys is written then.
+const QUIET_KEYS: u64 = 100;
 /// The longest wait that is told apart.
 const WAIT_NS_MAX: u64 = 100_000_000_000;
 const POLICIES: [&str; 2] = ["allkeys-lru", "allkeys-lfu"];
@@ -198,6 +200,11 @@ impl Experiment for Eviction {
     type Cell = Cell;
     type Figures = Figures;
 
+    /// Lines of before have no waits from before the limit is lowered.
+    fn lacks(&self, cell: &Cell, figures: &Figures) -> bool {
+        cell.part == Part::Lowered && figures.quiet_longest_ms == 0.0
+    }
+
     fn plan(&mut self) -> Result<Vec<Cell>> {
         let Eviction { setting, own } = self;
         let cell = |part: Part, server: &str, policy: &str, trace: Trace| {
@@ -281,7 +288,9 @@ impl Eviction {
     fn lower(&self, cell: &Cell, server: &Server) -> Result<Figures> {
         let (mut operator, mut client) = (server.client()?, server.client()?);
         let time = if cell.quick { QUIET_QUICK } else { QUIET };
-        let (quiet, ()) = self.waits_while(&mut client, cell, 0, || {
+        // Few keys: what they had is gone, and as much is to be evicted afterwards.
+        let few = (cell.kept / QUIET_KEYS).max(1);
+        let (quiet, ()) = self.waits_while(&mut client, few, 0, || {
             let began = Instant::now();
             while began.elapsed() < time {
                 // As often as below, for a fair comparison.
@@ -293,7 +302,7 @@ impl Eviction {
         let (used, empty) = (counted(&mut operator)?, empty(&mut operator)?);
         let limit = empty + used.saturating_sub(empty) / LOWERED_TO;
         let stolen = process::stolen_time();
-        let (waits, took) = self.waits_while(&mut client, cell, 1, || reach(&mut operator, limit))?;
+        let (waits, took) = self.waits_while(&mut client, cell.kept, 1, || reach(&mut operator, limit))?;
         let stolen = process::stolen_time().saturating_sub(stolen);
         Ok(Figures {
             limit_bytes: limit,
@@ -310,12 +319,12 @@ impl Eviction {
         })
     }
 
-    /// The waits of a client for as long as `work` takes, and its outcome. The keys differ by the number of
-    /// the phase.
+    /// The waits of a client that writes so many keys for as long as `work` takes, and its outcome. The order
+    /// of the keys differs by the number of the phase.
     fn waits_while<T>(
         &self,
         client: &mut Client,
-        cell: &Cell,
+        keys: u64,
         phase: u64,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<(Waits, T)> {
@@ -324,7 +333,7 @@ impl Eviction {
             let waits = scope.spawn(|| {
                 let _pinned = Pinned::to(&self.setting.load_cores)?;
                 let _preferred = Preferred::ask();
-                wait(client, cell.kept, self.setting.seed.wrapping_add(phase), &is_over)
+                wait(client, keys, self.setting.seed.wrapping_add(phase), &is_over)
             });
             let outcome = work();
             is_over.store(true, Ordering::Relaxed);
