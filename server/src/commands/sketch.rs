@@ -713,6 +713,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn a_run_is_found_as_by_looking_at_one_after_the_other(
             // Few or many of the three kinds, and bytes of which some would begin one.

@@ -151,9 +151,9 @@ impl MemoryLimit {
         self.look_behind(freed, fresh_us);
     }
 
-    /// As `look`, before a command is refused: that is not done by an estimate. What was freed by now is seen
-    /// in any case once nothing `is_freeing`. While others go on freeing, each of many refused commands would
-    /// ask, and hold up those others.
+    /// As `look`, before a command is refused. Once nothing `is_freeing`, the allocator is asked, and the
+    /// refusal is by what is in use. While others go on freeing, it is by what was in use half a millisecond
+    /// ago at most: if each of many refused commands asked, they would hold up those others.
     pub(crate) fn look_before_refusal(&self, freed: u64, is_freeing: bool) {
         if is_freeing { self.look(freed) } else { self.look_behind_frees(freed) }
     }
