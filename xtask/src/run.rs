@@ -253,6 +253,22 @@ mod tests {
     }
 
     #[test]
+    fn of_a_test_that_said_much_the_names_and_the_closing_line_are_kept() {
+        let mut report = Report::default();
+        let closing = "test result: FAILED. 0 passed; 1 failed";
+        let said = std::iter::repeat_n("ERROR again", 10 * KEPT_LINES);
+        let lines = ["failures:"].into_iter().chain(said).chain(["failures:", "    a::b", closing]);
+        lines.for_each(|line| report.take(line.to_owned()));
+        assert_eq!(report.lines.len(), KEPT_LINES + 3);
+        assert_eq!(report.lines[KEPT_LINES..], ["failures:", "    a::b", closing]);
+        // The last part may be full, too.
+        let lines = ["failures:"].into_iter().chain(std::iter::repeat_n("    a::c", 2 * KEPT_LINES));
+        lines.chain([closing]).for_each(|line| report.take(line.to_owned()));
+        assert_eq!(report.lines.last().map(String::as_str), Some(closing));
+        assert_eq!(report.lines.len(), 2 * KEPT_LINES + 4);
+    }
+
+    #[test]
     fn a_runner_without_tests_counts_as_a_failure() {
         let here = Path::new(".");
         assert_eq!(tests(&mut command(here, "true", &[])), Count { passed: 0, failed: 1 });
