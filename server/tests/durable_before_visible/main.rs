@@ -59,16 +59,23 @@ fn comparable(read: &str, reply: &str) -> String {
     if read.starts_with("OBJECT IDLETIME") {
         return reply.replace(|c: char| c.is_ascii_digit(), "");
     }
-    let mut out = String::new();
-    for (index, part) in reply.split("at:0x").enumerate() {
-        let rest = if index == 0 { part } else { part.trim_start_matches(|c: char| c.is_ascii_hexdigit()) };
-        out.push_str(rest);
+    let mut out = without_numbers_after("at:0x", char::is_ascii_hexdigit, reply);
+    for clock in [" lru:", " lru_seconds_idle:"] {
+        out = without_numbers_after(clock, char::is_ascii_digit, &out);
     }
-    let Some(at) = out.find(",avg_ttl=") else { return out };
+    if !out.contains(",avg_ttl=") {
+        return out;
+    }
     // The number decides on the length, too.
     let body = out.find("# Keyspace").unwrap_or(0);
-    let digits = out[at + 9..].find(|c: char| !c.is_ascii_digit()).map_or(out.len(), |len| at + 9 + len);
-    format!("{}{}", &out[body..at], &out[digits..])
+    without_numbers_after(",avg_ttl=", char::is_ascii_digit, &out[body..])
+}
+
+/// The text without the digits behind each `name`.
+fn without_numbers_after(name: &str, digit: fn(&char) -> bool, text: &str) -> String {
+    let mut parts = text.split(name);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |out, rest| out + name + rest.trim_start_matches(|c: char| digit(&c)))
 }
 
 /// A server with the prelude.
