@@ -30,6 +30,7 @@ use crate::session::{Access, Latched};
 use crate::store::Store;
 use crate::table::{ElementCursor, Entry, KeyHash, KeyRef};
 use crate::value::image::ImageItem;
+use crate::value::stream::spelling;
 use crate::value::{ImageBuilder, ValueRef, elements_of};
 
 /// A larger value is logged in parts, each of about this many bytes.
@@ -287,9 +288,17 @@ pub(crate) fn whole(entry: &Entry) -> SmallVec<[Change<'static>; 2]> {
     }
 }
 
+/// The name of an element that was found, as the log has it.
+fn name_of(kind: Kind, item: &ImageItem<'_>) -> Bytes<'static> {
+    match kind {
+        Kind::Stream => spelling::long(item.name).to_vec().into(),
+        _ => item.name.to_vec().into(),
+    }
+}
+
 /// The record of an element as it is.
 fn put(kind: Kind, item: &ImageItem<'_>) -> Change<'static> {
-    let name: Bytes<'static> = item.name.to_vec().into();
+    let name = name_of(kind, item);
     match kind {
         Kind::Hash => Change::HashPut { field: name, value: item.value.to_vec().into() },
         Kind::ZSet => Change::ZSetPut { member: name, score: item.score },
@@ -300,7 +309,7 @@ fn put(kind: Kind, item: &ImageItem<'_>) -> Change<'static> {
 
 /// The change that removes an element.
 fn removal(kind: Kind, item: &ImageItem<'_>) -> Change<'static> {
-    let name: Bytes<'static> = item.name.to_vec().into();
+    let name = name_of(kind, item);
     match kind {
         Kind::Hash => Change::HashRemove { field: name },
         Kind::ZSet => Change::ZSetRemove { member: name },

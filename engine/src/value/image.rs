@@ -114,7 +114,7 @@ pub fn elements_of(value: ValueRef<'_>) -> Vec<u8> {
         }
         ValueRef::Stream(elements) => {
             let mut stream = ImageBuilder::new(Kind::Stream);
-            elements.elements().for_each(|(name, value)| stream.push_field(name, value));
+            elements.elements().for_each(|(name, value)| stream.push_field(&name, value));
             stream.finish()
         }
         ValueRef::ZSet(members) => {

@@ -135,7 +135,7 @@ impl Nodes {
             Nodes::ZSet(trees) => trees.index.for_each_leaf(visit),
             Nodes::Hash(tree) => tree.for_each_leaf(visit),
             Nodes::TimedHash(hash) => hash.fields.for_each_leaf(visit),
-            Nodes::Stream(tree) => tree.for_each_leaf(visit),
+            Nodes::Stream(tree) => order::for_each_long(tree, visit),
         }
     }
 

@@ -81,7 +81,7 @@ pub(crate) fn text_of(value: ValueRef<'_>) -> String {
 /// The elements of a stream, and what follows from them.
 fn text_of_stream(stream: StreamRef<'_>) -> String {
     let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
-    let elements = stream.elements().map(|(name, value)| format!("{}={} ", text(name), text(value)));
+    let elements = stream.elements().map(|(name, value)| format!("{}={} ", text(&name), text(value)));
     let mut all: String = elements.collect();
     all += &format!("{:?} of {} ", stream.head(), stream.len());
     for group in stream.groups() {
@@ -243,7 +243,7 @@ impl Store {
             ValueRef::Hash(hash) => hash.get(name).is_some(),
             ValueRef::Set(set) => set.contains(name),
             ValueRef::ZSet(zset) => zset.score(name).is_some(),
-            ValueRef::Stream(stream) => stream.elements().any(|(element, _)| element == &name[..]),
+            ValueRef::Stream(stream) => stream.elements().any(|(element, _)| element[..] == name[..]),
             _ => false,
         }
     }

@@ -87,7 +87,7 @@ pub(crate) async fn store_copy(
         }
         ValueRef::Stream(stream) => {
             for (name, value) in stream.elements() {
-                part.push_field(name, value);
+                part.push_field(&name, value);
                 log_if_full(steps, preparing, &mut part, kind).await?;
             }
         }

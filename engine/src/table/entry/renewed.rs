@@ -7,7 +7,7 @@ use crate::value::block::Header;
 use crate::value::body::Body;
 use crate::value::image::{ImageItem, decode};
 use crate::value::packed::Item;
-use crate::value::stream::element;
+use crate::value::stream::{element, spelling};
 
 /// Where a walk over the elements of a value goes on, whatever changed meanwhile.
 #[derive(Debug, Default)]
@@ -148,7 +148,8 @@ impl Entry {
     }
 
     /// One step over the elements whose record is older than `begun`: those among about `count` elements from
-    /// `cursor` on, and where to go on; nowhere at the end. Strings, documents and lists have none.
+    /// `cursor` on, and where to go on; nowhere at the end. Strings, documents and lists have none. Names of a
+    /// stream are as they stand in it, short or long (`spelling`).
     pub(crate) fn older_than(
         &self,
         begun: Lsn,
@@ -174,7 +175,10 @@ impl Entry {
                 let found: Vec<Item<'_>> = walk.by_ref().take(count).collect();
                 let own = found.into_iter().filter(|item| !element::is_derived(item.name)).map(plain);
                 let old = own.filter(|(lsn, _)| *lsn < begun).map(|(_, item)| item).collect();
-                let next = walk.next().map(|item| ElementCursor { name: item.name.into(), position: 0 });
+                let next = walk.next().map(|item| {
+                    let name = spelling::long(item.name);
+                    ElementCursor { name: name[..].into(), position: 0 }
+                });
                 return (next, old);
             }
         };

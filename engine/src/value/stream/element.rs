@@ -29,6 +29,8 @@ use crate::record::{BYTES_MAX, Bytes, Change};
 const HEAD: u8 = 0;
 pub(super) const GROUP: u8 = 1;
 pub(super) const ENTRY: u8 = 2;
+/// Bytes of the name of an entry.
+pub(super) const ENTRY_NAME_BYTES: usize = 1 + ID_BYTES;
 
 // Behind the head, and before all groups.
 const IDEMPOTENCE: u8 = 1;
@@ -62,11 +64,11 @@ pub(super) const BEFORE_PRODUCERS: [u8; 2] = [HEAD, OF_PRODUCER];
 /// The name of an element, owned.
 pub(crate) type NameBytes = SmallVec<[u8; 48]>;
 
-fn bytes_of_id(id: StreamId) -> [u8; ID_BYTES] {
+pub(super) fn bytes_of_id(id: StreamId) -> [u8; ID_BYTES] {
     (u128::from(id.ms) << 64 | u128::from(id.seq)).to_be_bytes()
 }
 
-fn id_of_bytes(bytes: &[u8]) -> Option<StreamId> {
+pub(super) fn id_of_bytes(bytes: &[u8]) -> Option<StreamId> {
     let number = u128::from_be_bytes(bytes.try_into().ok()?);
     Some(StreamId { ms: (number >> 64) as u64, seq: number as u64 })
 }

@@ -14,10 +14,12 @@ mod group;
 mod model_tests;
 pub(crate) mod order;
 mod producer;
+pub(crate) mod spelling;
 
 pub use element::{Consumer, Fields, GroupState, Idempotence, Message, Pending, StreamHead, StreamId};
 pub use group::GroupRef;
 pub use producer::ProducerRef;
+pub use spelling::Spelled;
 
 use std::ops::Range;
 
@@ -45,7 +47,7 @@ pub struct StreamEntry<'a> {
 
 impl<'a> StreamEntry<'a> {
     fn of(item: Item<'a>) -> Option<StreamEntry<'a>> {
-        let Some(Name::Entry(id)) = Name::parse(item.name) else { return None };
+        let id = spelling::id_of(item.name)?;
         let (ordinal, fields) = element::read_entry(item.value)?;
         Some(StreamEntry { id, ordinal, fields })
     }
@@ -184,7 +186,7 @@ impl<'a> StreamRef<'a> {
                 derived += 1;
                 return item.value.is_empty();
             }
-            element::is_sound(item.name, item.value)
+            element::is_sound(&spelling::long(item.name), item.value)
                 && element::derived_of(item.name, item.value).is_none_or(|name| {
                     sources += 1;
                     self.form.find(&name).is_some()
@@ -193,10 +195,11 @@ impl<'a> StreamRef<'a> {
         are_sound && derived == sources
     }
 
-    /// The elements that a copy of the stream needs: all but what follows from others.
-    pub fn elements(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        let all = self.form.walk_from(0).map(|item| (item.name, item.value));
-        all.filter(|(name, _)| !element::is_derived(name))
+    /// The elements that a copy of the stream needs: all but what follows from others. Their names are as the
+    /// log has them.
+    pub fn elements(&self) -> impl Iterator<Item = (Spelled<'a>, &'a [u8])> + use<'a> {
+        let own = self.form.walk_from(0).filter(|item| !element::is_derived(item.name));
+        own.map(|item| (spelling::long(item.name), item.value))
     }
 }
 

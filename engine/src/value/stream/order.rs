@@ -1,4 +1,5 @@
-//! The order of the elements of a stream: by their names, in one run of bytes or in nodes.
+//! The order of the elements of a stream: by their names, in one run of bytes or in nodes. In nodes the names
+//! of entries are short ([`spelling`]); who asks for an element, or changes one, need not know it.
 
 use std::cmp::Ordering;
 
@@ -7,7 +8,7 @@ use smallvec::SmallVec;
 use super::super::form::Form;
 use super::super::packed::{self, Buffer, HASH, Item, Items, Layout, Varint};
 use super::super::tree::{Branch, Child, Link, Order, Probe, ROOM_HEAD_BYTES, Tree};
-use super::element::is_entry;
+use super::spelling::{self, is_behind_others};
 use crate::record::Lsn;
 
 /// Elements of a stream: a name with a value, as a field of a hash.
@@ -17,7 +18,7 @@ pub(crate) const STREAM: Layout = HASH;
 pub(crate) struct StreamOrder;
 
 /// Not above what is right of it, and above all that is left of it: as short as will do.
-type Separator = SmallVec<[u8; 24]>;
+type Separator = SmallVec<[u8; 16]>;
 
 impl Order for StreamOrder {
     const LAYOUT: Layout = STREAM;
@@ -72,7 +73,10 @@ impl<'a> Form<'a, StreamOrder> {
     pub(crate) fn find(&self, name: &[u8]) -> Option<Item<'a>> {
         match *self {
             Form::Packed { layout, bytes, .. } => packed::find(layout, bytes, name),
-            Form::Tree(tree) => packed::find(STREAM, tree.seek(&mut ByName(name)), name),
+            Form::Tree(tree) => {
+                let name = spelling::short(name);
+                packed::find(STREAM, tree.seek(&mut ByName(&name)), &name)
+            }
         }
     }
 
@@ -81,9 +85,10 @@ impl<'a> Form<'a, StreamOrder> {
         match *self {
             Form::Packed { layout, bytes, .. } => front_len(layout, bytes, name),
             Form::Tree(tree) => {
-                let mut probe = Before { name, passed: 0 };
+                let name = spelling::short(name);
+                let mut probe = Before { name: &name, passed: 0 };
                 let leaf = tree.seek(&mut probe);
-                probe.passed + front_len(STREAM, leaf, name)
+                probe.passed + front_len(STREAM, leaf, &name)
             }
         }
     }
@@ -103,7 +108,7 @@ pub(crate) fn put(buffer: &mut impl Buffer, name: &[u8], value: &[u8], lsn: Lsn)
     let mut at = buffer.bytes().len();
     // An entry is behind all else as a rule: then no name but the last is compared with its own.
     let items = Items { bytes: buffer.bytes(), at: buffer.near_last(), layout };
-    let last = is_entry(name).then(|| items.last()).flatten();
+    let last = is_behind_others(name).then(|| items.last()).flatten();
     if last.is_some_and(|last| last.name < name) {
         buffer.insert(at, &parts);
         return None;
@@ -137,17 +142,26 @@ pub(crate) fn put(buffer: &mut impl Buffer, name: &[u8], value: &[u8], lsn: Lsn)
 impl Tree<StreamOrder> {
     /// Gives an element a value; the `Lsn` that it had.
     pub(crate) fn put(&mut self, name: &[u8], value: &[u8], lsn: Lsn) -> Option<Lsn> {
-        self.edit(&mut ByName(name), |leaf, _| put(leaf, name, value, lsn))
+        let name = spelling::short(name);
+        self.edit(&mut ByName(&name), |leaf, _| put(leaf, &name, value, lsn))
     }
 
     /// Takes out an element; the `Lsn` that it had.
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Lsn> {
-        self.edit(&mut ByName(name), |leaf, _| packed::remove(STREAM, leaf, name))
+        let name = spelling::short(name);
+        self.edit(&mut ByName(&name), |leaf, _| packed::remove(STREAM, leaf, &name))
     }
 
     /// The tree of these elements, in any order; of those with one name, the last counts.
     pub(crate) fn build_sorted<'a>(items: impl Iterator<Item = Item<'a>>) -> Self {
-        let mut items: Vec<Item<'a>> = items.collect();
+        let mut bytes = Vec::new();
+        for item in items {
+            let (name, value_len) = (spelling::short(item.name), Varint::new(item.value.len()));
+            let name_len = Varint::new(name.len());
+            let parts = [item.prefix, name_len.as_slice(), &name, value_len.as_slice(), item.value];
+            parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        }
+        let mut items: Vec<Item<'_>> = packed::items(STREAM, &bytes).collect();
         items.sort_by(|a, b| a.name.cmp(b.name));
         items.dedup_by(|later, kept| {
             let same = later.name == kept.name;
@@ -158,6 +172,35 @@ impl Tree<StreamOrder> {
         });
         Tree::build(items)
     }
+}
+
+/// Bytes of elements that are spelled anew together; a leaf with whole names is within them as a rule.
+const SPELLED_BYTES: usize = 4096;
+
+/// Calls `visit` with runs of bytes that are, one behind the other, the elements of a tree with the names that
+/// the log has. Takes no memory: a child of a fork calls it.
+pub(crate) fn for_each_long(tree: &Tree<StreamOrder>, visit: &mut impl FnMut(&[u8])) {
+    let (mut run, mut len) = ([0; SPELLED_BYTES], 0);
+    tree.for_each_leaf(&mut |leaf| {
+        for item in packed::items(STREAM, leaf) {
+            let name = spelling::long(item.name);
+            let (name_len, value_len) = (Varint::new(name.len()), Varint::new(item.value.len()));
+            let head = [item.prefix, name_len.as_slice(), &name, value_len.as_slice()];
+            for part in head.into_iter().chain([item.value]) {
+                if part.len() > SPELLED_BYTES - len {
+                    visit(&run[..len]);
+                    len = 0;
+                }
+                if part.len() > SPELLED_BYTES {
+                    visit(part);
+                    continue;
+                }
+                run[len..len + part.len()].copy_from_slice(part);
+                len += part.len();
+            }
+        }
+    });
+    visit(&run[..len]);
 }
 
 /// Whether the elements stand in their order, each once.

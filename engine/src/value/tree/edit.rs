@@ -171,7 +171,7 @@ fn edit_link<O: Order, P: Probe<O>, R>(
     let fate = match fate {
         Fate::Fits => Fate::Fits,
         Fate::Small => branch.join_around(child),
-        Fate::Parted(pieces) => branch.put(child, pieces),
+        Fate::Parted(pieces) => branch.put(child, pieces, edges),
     };
     (result, grown, fate)
 }
@@ -235,11 +235,11 @@ fn part<O: Order>(leaf: &Leaf<'_, O>) -> Vec<Piece<O>> {
 }
 
 impl<O: Order> Branch<O> {
-    /// Puts `pieces` in the place of a child.
-    fn put(&mut self, child: usize, pieces: Vec<Piece<O>>) -> Fate<O> {
+    /// Puts `pieces` in the place of a child, which stood at these ends of the tree.
+    fn put(&mut self, child: usize, pieces: Vec<Piece<O>>, edges: Edges) -> Fate<O> {
         let added = pieces.len();
         if self.children.len() - 1 + added > FANOUT {
-            return Fate::Parted(self.part(child, pieces));
+            return Fate::Parted(self.part(child, pieces, edges));
         }
         let mut pieces = pieces.into_iter();
         let Some(first) = pieces.next() else {
@@ -259,15 +259,24 @@ impl<O: Order> Branch<O> {
         Fate::Fits
     }
 
-    /// Two or more branches of the children, with `pieces` in the place of one.
-    fn part(&mut self, child: usize, pieces: Vec<Piece<O>>) -> Vec<Piece<O>> {
+    /// Two or more branches of the children, with `pieces` in the place of one. Where elements come at the ends,
+    /// more tend to come there: so a branch at an end, as a leaf there, stays full.
+    fn part(&mut self, child: usize, pieces: Vec<Piece<O>>, edges: Edges) -> Vec<Piece<O>> {
         let columns = self.children.drain(..).zip(self.counts.drain(..));
         let mut all = Vec::with_capacity(FANOUT + pieces.len());
         all.extend(columns.map(|(Child { separator, link }, count)| Piece { separator, count, link }));
         let separator = all[child].separator.clone();
         all.splice(child..=child, pieces);
         all[child].separator = separator;
-        group(all, FANOUT)
+        let full = match edges {
+            Edges { last: true, .. } if O::ROOM => FANOUT,
+            Edges { first: true, .. } if O::ROOM => all.len() - FANOUT,
+            _ => return group(all, FANOUT),
+        };
+        let behind = all.split_off(full);
+        let mut parts = group(all, FANOUT);
+        parts.append(&mut group(behind, FANOUT));
+        parts
     }
 
     fn remove(&mut self, child: usize) {
