@@ -85,27 +85,21 @@ pub(super) fn reported(retired: &Retired) -> Vec<Lsn> {
 }
 
 pub(crate) fn assert_nodes(nodes: &Nodes) {
-    fn by_position<const PREFIX: usize, const PAIR: bool>(
-        left: &[u8],
-        separator: &u64,
-        right: &[u8],
-    ) -> bool {
-        let layout = packed::Layout::wide(PREFIX, PAIR);
-        packed::items(layout, left).all(|item| position_of(item.name) < *separator)
-            && packed::items(layout, right).all(|item| position_of(item.name) >= *separator)
+    fn by_position(mut left: packed::Items<'_>, separator: &u64, mut right: packed::Items<'_>) -> bool {
+        left.all(|item| position_of(item.name) < *separator)
+            && right.all(|item| position_of(item.name) >= *separator)
     }
     match nodes {
         Nodes::String(_) => {}
         Nodes::List(tree) => tree.assert_invariants(&|_, (), _| true),
-        Nodes::Set(tree) => tree.assert_invariants(&by_position::<6, false>),
-        Nodes::Hash(tree) => tree.assert_invariants(&by_position::<6, true>),
-        Nodes::Stream(tree) => tree.assert_invariants(&|left, separator, right| {
-            packed::items(packed::HASH, left).all(|item| *item.name < **separator)
-                && packed::items(packed::HASH, right).all(|item| *item.name >= **separator)
+        Nodes::Set(tree) => tree.assert_invariants(&by_position),
+        Nodes::Hash(tree) => tree.assert_invariants(&by_position),
+        Nodes::Stream(tree) => tree.assert_invariants(&|mut left, separator, mut right| {
+            left.all(|item| *item.name < **separator) && right.all(|item| *item.name >= **separator)
         }),
         Nodes::ZSet(trees) => assert_ranked(trees),
         Nodes::TimedHash(hash) => {
-            hash.fields.assert_invariants(&by_position::<6, true>);
+            hash.fields.assert_invariants(&by_position);
             assert_ranked(hash.times.trees());
             assert!(hash.times.len() > 0, "a hash without times has no place for them");
             for (field, at) in hash.times.iter() {
@@ -119,15 +113,14 @@ pub(crate) fn assert_nodes(nodes: &Nodes) {
 }
 
 fn assert_ranked(trees: &ZSetTrees) {
-    trees.index.assert_invariants(&|left, separator, right| {
-        packed::items(packed::ZSET, left).all(|item| position_of(item.name) < *separator)
-            && packed::items(packed::ZSET, right).all(|item| position_of(item.name) >= *separator)
+    trees.index.assert_invariants(&|mut left, separator, mut right| {
+        left.all(|item| position_of(item.name) < *separator)
+            && right.all(|item| position_of(item.name) >= *separator)
     });
-    trees.ranking.assert_invariants(&|left, separator, right| {
+    trees.ranking.assert_invariants(&|mut left, separator, mut right| {
         let against =
             |item: packed::Item<'_>| compare((item.score(), item.name), (separator.score, &separator.member));
-        packed::items(packed::RANKED, left).all(|item| against(item).is_lt())
-            && packed::items(packed::RANKED, right).all(|item| against(item).is_ge())
+        left.all(|item| against(item).is_lt()) && right.all(|item| against(item).is_ge())
     });
 }
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! An `Lsn` has 6 bytes in leaves. In a small collection all have the same number of bytes, 0 to 6, and are
-//! counted from an *origin*: see `block.rs`.
+//! counted from an *origin*: see `block.rs`. So have those in a leaf of a stream: see `tree/leaf.rs`.
 //!
 //! All integers are little-endian. The functions are generic over [`Buffer`], so that they work on the
 //! payload of an entry's block and on a leaf alike.

@@ -25,8 +25,8 @@ impl<const PREFIX: usize, const PAIR: bool> Order for Scattered<PREFIX, PAIR> {
     const SORTED: bool = false;
     type Separator = u64;
 
-    fn arrange(bytes: &[u8]) -> LeafItems<'_> {
-        let mut items: LeafItems<'_> = packed::items(Self::LAYOUT, bytes).collect();
+    fn arrange(layout: Layout, bytes: &[u8]) -> LeafItems<'_> {
+        let mut items: LeafItems<'_> = packed::items(layout, bytes).collect();
         items.sort_by_cached_key(|item| position_of(item.name));
         items
     }

@@ -130,11 +130,11 @@ impl Nodes {
     pub(crate) fn for_each_stored_leaf(&self, visit: &mut impl FnMut(&[u8])) {
         match self {
             Nodes::String(chunks) => chunks.pieces(0..chunks.len()).for_each(visit),
-            Nodes::List(tree) => tree.for_each_leaf(visit),
-            Nodes::Set(tree) => tree.for_each_leaf(visit),
-            Nodes::ZSet(trees) => trees.index.for_each_leaf(visit),
-            Nodes::Hash(tree) => tree.for_each_leaf(visit),
-            Nodes::TimedHash(hash) => hash.fields.for_each_leaf(visit),
+            Nodes::List(tree) => tree.for_each_leaf(&mut |leaf| visit(leaf)),
+            Nodes::Set(tree) => tree.for_each_leaf(&mut |leaf| visit(leaf)),
+            Nodes::ZSet(trees) => trees.index.for_each_leaf(&mut |leaf| visit(leaf)),
+            Nodes::Hash(tree) => tree.for_each_leaf(&mut |leaf| visit(leaf)),
+            Nodes::TimedHash(hash) => hash.fields.for_each_leaf(&mut |leaf| visit(leaf)),
             Nodes::Stream(tree) => order::for_each_long(tree, visit),
         }
     }

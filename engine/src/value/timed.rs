@@ -95,7 +95,7 @@ impl Times {
 
     /// Calls `visit` with the leaves of the index: times as `build` takes them.
     pub(crate) fn for_each_leaf(&self, visit: &mut impl FnMut(&[u8])) {
-        self.0.index.for_each_leaf(visit);
+        self.0.index.for_each_leaf(&mut |leaf| visit(leaf));
     }
 
     /// Calls `visit` with the `Lsn` of each.

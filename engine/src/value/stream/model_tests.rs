@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::super::image::elements_of;
 use super::super::models::{Subject, reported, through_a_file};
 use super::super::packed;
-use super::super::tree::{Link, Tree};
+use super::super::tree::{FANOUT, Link, Tree};
 use super::element::{self, StreamId};
 use super::order::StreamOrder;
 use super::{Consumer, GroupState, Idempotence, Pending, StreamEntry, StreamHead, StreamRef};
@@ -562,22 +562,24 @@ proptest! {
     fn a_cut_takes_a_range_out_of_a_tree_and_leaves_a_sound_one(
         lens in vec(prop_oneof![Just(1_500usize), Just(400), 0..90usize], 2..2_500),
         grown in any::<bool>(),
+        spread in prop_oneof![Just(1u64), Just(30), Just(3_000), Just(1 << 22), Just(1 << 36)],
         cuts in vec((0.0..1.0f64, 0.0..1.0f64, 1..40u32), 1..12),
     ) {
         let name = |number: usize| format!("{number:06}").into_bytes();
+        let lsn = |number: usize| Lsn(number as u64 * spread + 1);
         let mut model: Vec<usize> = (0..lens.len()).collect();
         let mut tree = Tree::<StreamOrder>::of(Vec::new());
         if grown {
             for at in 0..lens.len() {
                 // From both ends and the middle.
                 let number = [at, lens.len() - 1 - at, at * 7919 % lens.len()][at % 3];
-                tree.put(&name(number), &vec![b'v'; lens[number]], Lsn(number as u64 + 1));
+                tree.put(&name(number), &vec![b'v'; lens[number]], lsn(number));
             }
             model.retain(|number| tree_has(&tree, &name(*number)));
         } else {
             let mut bytes = Vec::new();
             for (number, len) in lens.iter().enumerate() {
-                bytes.extend_from_slice(&packed::lsn_bytes(Lsn(number as u64 + 1)));
+                bytes.extend_from_slice(&packed::lsn_bytes(lsn(number)));
                 bytes.extend_from_slice(packed::Varint::new(6).as_slice());
                 bytes.extend_from_slice(&name(number));
                 bytes.extend_from_slice(packed::Varint::new(*len).as_slice());
@@ -594,19 +596,19 @@ proptest! {
             let mut cut = Vec::new();
             tree.cut(range.clone(), &mut cut);
             let gone: Vec<usize> = model.drain(range).collect();
-            prop_assert_eq!(numbers(&cut), gone);
+            prop_assert_eq!(numbers(&cut, spread), gone);
             for (tree, model) in [(&tree, &model), (&clone.0, &clone.1)] {
                 prop_assert_eq!(tree.len(), model.len());
-                prop_assert_eq!(&numbers(std::slice::from_ref(&tree.root)), model);
-                tree.assert_invariants(&|left, separator, right| {
-                    packed::items(packed::HASH, left).all(|item| *item.name < **separator)
-                        && packed::items(packed::HASH, right).all(|item| *item.name >= **separator)
+                prop_assert_eq!(&numbers(std::slice::from_ref(&tree.root), spread), model);
+                tree.assert_invariants(&|mut left, separator, mut right| {
+                    left.all(|item| *item.name < **separator)
+                        && right.all(|item| *item.name >= **separator)
                 });
             }
             // What is sought is found, and what comes where others went finds its place.
             prop_assert!(model.iter().step_by(17).all(|number| tree_has(&tree, &name(*number))));
             if let Some(number) = (0..lens.len()).find(|number| !model.contains(number)) {
-                tree.put(&name(number), b"again", Lsn(number as u64 + 1));
+                tree.put(&name(number), b"again", lsn(number));
                 model.insert(model.partition_point(|one| *one < number), number);
             }
         }
@@ -629,14 +631,117 @@ fn tree_has(tree: &Tree<StreamOrder>, name: &[u8]) -> bool {
 }
 
 /// The numbers of the elements below these nodes, as their `Lsn`s tell.
-fn numbers(links: &[Link<StreamOrder>]) -> Vec<usize> {
+fn numbers(links: &[Link<StreamOrder>], spread: u64) -> Vec<usize> {
     let mut numbers = Vec::new();
     for link in links {
         link.for_each_leaf(&mut |leaf| {
-            numbers.extend(packed::items(packed::HASH, leaf).map(|item| item.lsn().0 as usize - 1));
+            numbers.extend(leaf.items().map(|item| ((item.lsn().0 - 1) / spread) as usize));
         });
     }
     numbers
+}
+
+#[test]
+fn a_checkpoint_has_long_names_and_whole_lsns_whatever_the_length_of_an_element() {
+    let mut tree = Tree::<StreamOrder>::of(Vec::new());
+    let mut expected = Vec::new();
+    let group = element::group_name(&[b'g'; 9_000]);
+    let names = (0..200).map(|number| element::entry_name(StreamId::new(number / 3, number % 3 * 300)));
+    for (number, name) in [group].into_iter().chain(names).enumerate() {
+        let len = [10, 0, 30, 4_000, 60, 4_200, 20_000, 100][number % 8];
+        let lsn = Lsn(1 + number as u64 * number as u64 * 1_000);
+        let value = vec![number as u8; len];
+        tree.put(&name, &value, lsn);
+        expected.extend_from_slice(&packed::lsn_bytes(lsn));
+        for part in [&name[..], &value] {
+            expected.extend_from_slice(packed::Varint::new(part.len()).as_slice());
+            expected.extend_from_slice(part);
+        }
+    }
+    let mut stored = Vec::new();
+    super::order::for_each_long(&tree, &mut |run| stored.extend_from_slice(run));
+    assert!(stored == expected, "{} bytes, {} expected", stored.len(), expected.len());
+    let built = Tree::build_sorted(packed::items(packed::HASH, &stored));
+    stored.clear();
+    super::order::for_each_long(&built, &mut |run| stored.extend_from_slice(run));
+    assert!(stored == expected, "a tree that is built of it has the same");
+}
+
+#[test]
+fn branches_stay_full_where_entries_are_appended() {
+    let mut tree = Tree::<StreamOrder>::of(Vec::new());
+    for number in 0..60_000 {
+        tree.put(&element::entry_name(StreamId::new(number, 0)), &[b'v'; 16], Lsn(number + 1));
+    }
+    let Link::Branch(root) = &tree.root else { panic!("there are many leaves") };
+    let lens: Vec<usize> = root
+        .children
+        .iter()
+        .map(|child| match &child.link {
+            Link::Branch(branch) => branch.children.len(),
+            Link::Leaf(_) => panic!("there are two levels of branches"),
+        })
+        .collect();
+    let (_, full) = lens.split_last().unwrap();
+    assert!(full.len() > 10 && full.iter().all(|len| *len == FANOUT), "{lens:?}");
+}
+
+#[test]
+fn an_entry_takes_two_bytes_of_an_lsn_in_leaves_that_were_filled_or_built_and_more_where_it_has_to() {
+    let width_of = |spread: u64| {
+        let mut tree = Tree::<StreamOrder>::of(Vec::new());
+        for number in 0..2_000 {
+            let name = element::entry_name(StreamId::new(number, 0));
+            tree.put(&name, &[b'v'; 16], Lsn((1 << 40) + number * spread));
+        }
+        let widths = |tree: &Tree<StreamOrder>| {
+            let mut widths = BTreeSet::new();
+            tree.for_each_leaf(&mut |leaf| _ = widths.insert(leaf.layout().width()));
+            widths.into_iter().max()
+        };
+        let mut stored = Vec::new();
+        super::order::for_each_long(&tree, &mut |run| stored.extend_from_slice(run));
+        let built = Tree::build_sorted(packed::items(packed::HASH, &stored));
+        (widths(&tree), widths(&built))
+    };
+    for spread in [1, 100] {
+        assert_eq!(width_of(spread), (Some(2), Some(2)), "{spread} records apart");
+    }
+    assert_eq!(width_of(100_000), (Some(3), Some(3)));
+    assert_eq!(width_of(1 << 27).1, Some(5));
+}
+
+#[test]
+fn records_that_are_ever_farther_apart_lay_leaves_out_anew_and_change_nothing_else() {
+    let (mut tree, mut model) = (Tree::<StreamOrder>::of(Vec::new()), BTreeMap::new());
+    let mut kept = Vec::new();
+    let mut lsn = 1u64;
+    for number in 0..600u64 {
+        // Nearly always behind the others; else in the place of one, or between two.
+        let id = match number % 7 {
+            3 => StreamId::new(number / 2, 0),
+            5 => StreamId::new(number / 3, 300 + number),
+            _ => StreamId::new(number, 0),
+        };
+        lsn += 1 << (number % 200 / 5);
+        tree.put(&element::entry_name(id), &[b'v'; 9], Lsn(lsn));
+        model.insert(id, Lsn(lsn));
+        if number % 50 == 49 {
+            kept.push((tree.clone(), model.clone()));
+            tree.remove(&element::entry_name(StreamId::new(number, 0)));
+            model.remove(&StreamId::new(number, 0));
+        }
+        for (tree, model) in
+            [(&tree, &model)].into_iter().chain(kept.iter().map(|(tree, model)| (tree, model)))
+        {
+            tree.assert_invariants(&|mut left, separator, mut right| {
+                left.all(|item| *item.name < **separator) && right.all(|item| *item.name >= **separator)
+            });
+            let there =
+                tree.walk_from(0).map(|item| (super::spelling::id_of(item.name).unwrap(), item.lsn()));
+            assert!(there.eq(model.iter().map(|(id, lsn)| (*id, *lsn))), "step {number}");
+        }
+    }
 }
 
 fn as_name(parts: &[&[u8]]) -> Vec<u8> {

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::super::form::Form;
 use super::super::packed::{self, Buffer, HASH, Item, Items, Layout, Varint};
-use super::super::tree::{Branch, Child, Link, Order, Probe, ROOM_HEAD_BYTES, Tree};
+use super::super::tree::{Branch, Child, Link, NARROW_HEAD_BYTES, Order, Probe, Tree};
 use super::spelling::{self, is_behind_others};
 use crate::record::Lsn;
 
@@ -22,7 +22,7 @@ type Separator = SmallVec<[u8; 16]>;
 
 impl Order for StreamOrder {
     const LAYOUT: Layout = STREAM;
-    const LEAF_BYTES_MAX: usize = 2032 - ROOM_HEAD_BYTES;
+    const LEAF_BYTES_MAX: usize = 2032 - NARROW_HEAD_BYTES;
     const SORTED: bool = true;
     const ROOM: bool = true;
     type Separator = Separator;
@@ -75,7 +75,8 @@ impl<'a> Form<'a, StreamOrder> {
             Form::Packed { layout, bytes, .. } => packed::find(layout, bytes, name),
             Form::Tree(tree) => {
                 let name = spelling::short(name);
-                packed::find(STREAM, tree.seek(&mut ByName(&name)), &name)
+                let leaf = tree.seek(&mut ByName(&name));
+                packed::find(leaf.layout(), leaf, &name)
             }
         }
     }
@@ -88,7 +89,7 @@ impl<'a> Form<'a, StreamOrder> {
                 let name = spelling::short(name);
                 let mut probe = Before { name: &name, passed: 0 };
                 let leaf = tree.seek(&mut probe);
-                probe.passed + front_len(STREAM, leaf, &name)
+                probe.passed + front_len(leaf.layout(), leaf, &name)
             }
         }
     }
@@ -158,7 +159,8 @@ impl Tree<StreamOrder> {
         for item in items {
             let (name, value_len) = (spelling::short(item.name), Varint::new(item.value.len()));
             let name_len = Varint::new(name.len());
-            let parts = [item.prefix, name_len.as_slice(), &name, value_len.as_slice(), item.value];
+            let lsn = packed::lsn_bytes(item.lsn());
+            let parts = [&lsn[..], name_len.as_slice(), &name, value_len.as_slice(), item.value];
             parts.iter().for_each(|part| bytes.extend_from_slice(part));
         }
         let mut items: Vec<Item<'_>> = packed::items(STREAM, &bytes).collect();
@@ -177,30 +179,46 @@ impl Tree<StreamOrder> {
 /// Bytes of elements that are spelled anew together; a leaf with whole names is within them as a rule.
 const SPELLED_BYTES: usize = 4096;
 
-/// Calls `visit` with runs of bytes that are, one behind the other, the elements of a tree with the names that
-/// the log has. Takes no memory: a child of a fork calls it.
+/// Elements of nodes on their way to a checkpoint. Takes no memory: a child of a fork uses it.
+struct Spelling<'v, V: FnMut(&[u8])> {
+    visit: &'v mut V,
+    run: [u8; SPELLED_BYTES],
+    len: usize,
+}
+
+impl<V: FnMut(&[u8])> Spelling<'_, V> {
+    fn push(&mut self, part: &[u8]) {
+        if part.len() > SPELLED_BYTES - self.len {
+            self.flush();
+        }
+        if part.len() > SPELLED_BYTES {
+            return (self.visit)(part);
+        }
+        self.run[self.len..self.len + part.len()].copy_from_slice(part);
+        self.len += part.len();
+    }
+
+    fn flush(&mut self) {
+        if self.len > 0 {
+            (self.visit)(&self.run[..self.len]);
+            self.len = 0;
+        }
+    }
+}
+
+/// Calls `visit` with runs of bytes that are, one behind the other, the elements of a tree as a checkpoint has
+/// them: with long names and whole `Lsn`s. A run may end within an element.
 pub(crate) fn for_each_long(tree: &Tree<StreamOrder>, visit: &mut impl FnMut(&[u8])) {
-    let (mut run, mut len) = ([0; SPELLED_BYTES], 0);
+    let mut spelling = Spelling { visit, run: [0; SPELLED_BYTES], len: 0 };
     tree.for_each_leaf(&mut |leaf| {
-        for item in packed::items(STREAM, leaf) {
-            let name = spelling::long(item.name);
+        for item in leaf.items() {
+            let (lsn, name) = (packed::lsn_bytes(item.lsn()), spelling::long(item.name));
             let (name_len, value_len) = (Varint::new(name.len()), Varint::new(item.value.len()));
-            let head = [item.prefix, name_len.as_slice(), &name, value_len.as_slice()];
-            for part in head.into_iter().chain([item.value]) {
-                if part.len() > SPELLED_BYTES - len {
-                    visit(&run[..len]);
-                    len = 0;
-                }
-                if part.len() > SPELLED_BYTES {
-                    visit(part);
-                    continue;
-                }
-                run[len..len + part.len()].copy_from_slice(part);
-                len += part.len();
-            }
+            let parts = [&lsn[..], name_len.as_slice(), &name, value_len.as_slice(), item.value];
+            parts.iter().for_each(|part| spelling.push(part));
         }
     });
-    visit(&run[..len]);
+    spelling.flush();
 }
 
 /// Whether the elements stand in their order, each once.
@@ -212,7 +230,7 @@ pub(crate) fn is_sorted(layout: Layout, bytes: &[u8]) -> bool {
 /// Calls `visit` with the `Lsn` of each element below these nodes that has a record of its own.
 pub(crate) fn for_each_lsn(links: &[Link<StreamOrder>], visit: &mut impl FnMut(Lsn)) {
     for link in links {
-        link.for_each_leaf(&mut |leaf| lsns_of(STREAM, leaf).for_each(&mut *visit));
+        link.for_each_leaf(&mut |leaf| lsns_of(leaf.layout(), leaf).for_each(&mut *visit));
     }
 }
 

@@ -86,23 +86,35 @@ fn long_id(name: &[u8]) -> Option<StreamId> {
 
 #[inline]
 fn short_of(id: StreamId) -> SmallVec<[u8; SHORT_BYTES_MAX]> {
-    let mut name = SmallVec::new();
-    let (ms, seq) = (id.ms.to_be_bytes(), id.seq.to_be_bytes());
-    let ms = &ms[id.ms.leading_zeros() as usize / 8..];
-    name.push(ENTRY + ms.len() as u8);
-    name.extend_from_slice(ms);
-    let seq = &seq[id.seq.leading_zeros() as usize / 8..];
+    let len_of = |number: u64| 8 - number.leading_zeros() as usize / 8;
+    // The bytes from the first that is no zero on, in front of zeros: each is written by one store.
+    let from_first = |number: u64| (number << (number.leading_zeros() / 8 * 8 % 64)).to_be_bytes();
+    let (ms_len, seq_len) = (len_of(id.ms), len_of(id.seq));
+    let (mut name, mut at) = ([0; SHORT_BYTES_MAX], 1 + ms_len);
+    name[0] = ENTRY + ms_len as u8;
+    name[1..9].copy_from_slice(&from_first(id.ms));
     if id.seq >= u64::from(LONG_SEQ) {
-        name.push(LONG_SEQ - 1 + seq.len() as u8);
+        name[at] = LONG_SEQ - 1 + seq_len as u8;
+        at += 1;
     }
-    name.extend_from_slice(seq);
-    name
+    name[at..at + 8].copy_from_slice(&from_first(id.seq));
+    SmallVec::from_buf_and_len(name, at + seq_len)
 }
 
 #[inline]
 fn short_id(name: &[u8]) -> Option<StreamId> {
     let (&tag, rest) = name.split_first()?;
-    let (ms, seq) = rest.split_at_checked(usize::from(tag.checked_sub(ENTRY)?))?;
+    let ms_len = usize::from(tag.checked_sub(ENTRY)?);
+    if let (4..=8, Some(front), Some(back)) = (name.len(), name.first_chunk(), name.last_chunk())
+        && let Some(seq_len @ 0..=1) = rest.len().checked_sub(ms_len)
+    {
+        // As nearly all names: two loads, which overlap.
+        let whole = u64::from(u32::from_be_bytes(*front)) << (8 * (name.len() - 4))
+            | u64::from(u32::from_be_bytes(*back));
+        let low = |number: u64, len: usize| number & ((1 << (8 * len)) - 1);
+        return Some(StreamId::new(low(whole >> (8 * seq_len), ms_len), low(whole, seq_len)));
+    }
+    let (ms, seq) = rest.split_at_checked(ms_len)?;
     let seq = match seq {
         [first, rest @ ..] if *first >= LONG_SEQ => rest,
         _ => seq,

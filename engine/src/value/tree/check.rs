@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::leaf::{Edges, GROWN_BYTES_MIN};
 use super::{FANOUT, LEAF_COUNT_MAX, LeafBytes, Link, Order, Tree};
-use crate::value::packed;
+use crate::value::packed::{self, Items};
 
 impl<O: Order> Tree<O> {
     /// Checks counts, depths, limits and, by `sound`, that a separator stands rightly between two leaves.
-    pub(crate) fn assert_invariants(&self, sound: &impl Fn(&[u8], &O::Separator, &[u8]) -> bool) {
+    pub(crate) fn assert_invariants(&self, sound: &impl Fn(Items<'_>, &O::Separator, Items<'_>) -> bool) {
         if let Link::Branch(root) = &self.root {
             assert!(root.children.len() > 1, "a root has more than one child");
         }
@@ -39,12 +39,12 @@ fn check<'a, O: Order>(
     link: &'a Link<O>,
     count: usize,
     edges: Edges,
-    sound: &impl Fn(&[u8], &O::Separator, &[u8]) -> bool,
-) -> (usize, &'a [u8], &'a [u8]) {
+    sound: &impl Fn(Items<'_>, &O::Separator, Items<'_>) -> bool,
+) -> (usize, &'a LeafBytes<O>, &'a LeafBytes<O>) {
     let branch = match link {
         Link::Leaf(leaf) => {
-            assert_eq!(packed::items(O::LAYOUT, leaf).count(), count, "a leaf has as many elements as said");
-            let items = O::arrange(leaf);
+            assert_eq!(leaf.items().count(), count, "a leaf has as many elements as said");
+            let items = O::arrange(leaf.layout(), leaf);
             let parted = items.windows(2).any(|pair| O::separate(&pair[0], &pair[1]).is_some());
             let fits = leaf.len() <= O::LEAF_BYTES_MAX && count <= LEAF_COUNT_MAX;
             assert!(fits || count == 1 || !parted, "a leaf of {} bytes, {count} elements", leaf.len());
@@ -70,7 +70,10 @@ fn check<'a, O: Order>(
         .collect();
     for (i, pair) in below.windows(2).enumerate() {
         assert_eq!(pair[0].0, pair[1].0, "all leaves are equally deep");
-        assert!(sound(pair[0].2, &branch.children[i + 1].separator, pair[1].1), "a separator separates");
+        assert!(
+            sound(pair[0].2.items(), &branch.children[i + 1].separator, pair[1].1.items()),
+            "a separator separates"
+        );
     }
     (below[0].0 + 1, below[0].1, below[len - 1].2)
 }
@@ -85,5 +88,9 @@ fn check_room<O: Order>(leaf: &LeafBytes<O>, edges: Edges) {
     assert!(front + back <= most, "{front} and {back} bytes of room for {len} of elements");
     assert_eq!(leaf.bytes(), leaf.bytes_exact() + front + back, "all bytes are counted");
     let mark = leaf.mark();
-    assert_eq!(packed::items(O::LAYOUT, &leaf[..mark.at]).count(), mark.count, "elements before {mark:?}");
+    assert_eq!(
+        packed::items(leaf.layout(), &leaf[..mark.at]).count(),
+        mark.count,
+        "elements before {mark:?}"
+    );
 }

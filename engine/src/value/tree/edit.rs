@@ -10,9 +10,9 @@ use std::sync::Arc;
 use super::build::{Filler, group};
 use super::leaf::{Edges, Mark};
 use super::{Branch, Child, FANOUT, LEAF_COUNT_MAX, LeafBytes, Link, Order, Piece, Probe, Tree};
-use crate::record::Side;
+use crate::record::{Lsn, Side};
 use crate::value::left;
-use crate::value::packed::{self, Buffer};
+use crate::value::packed::{self, Buffer, Layout};
 
 /// Children below which a branch looks for a neighbour to join.
 const FANOUT_MIN: usize = FANOUT / 4;
@@ -53,6 +53,14 @@ impl<O: Order> Buffer for Leaf<'_, O> {
 
     fn near_last(&self) -> usize {
         self.bytes.near_last()
+    }
+
+    fn layout(&self, _wide: Layout) -> Layout {
+        self.bytes.layout()
+    }
+
+    fn admit(&mut self, _wide: Layout, lsn: Lsn) -> Layout {
+        self.bytes.admit(lsn)
     }
 
     fn grow(&mut self, by: isize) {
@@ -207,11 +215,17 @@ fn part_at_end<O: Order>(leaf: &Leaf<'_, O>, count: usize) -> Option<Vec<Piece<O
         Range { start: 0, end } if leaf.edges.first => (end, 1),
         _ => return None,
     };
-    let (left, right) = elements.split_at(at);
-    let (last, next) = (packed::nth(O::LAYOUT, left, left_count - 1)?, packed::nth(O::LAYOUT, right, 0)?);
+    let ((left, right), layout) = (elements.split_at(at), leaf.bytes.layout());
+    if left.len().max(right.len()) > O::LEAF_BYTES_MAX && count > 2 {
+        // The new element had all others laid out anew.
+        return None;
+    }
+    let (last, next) = (packed::nth(layout, left, left_count - 1)?, packed::nth(layout, right, 0)?);
     let separator = O::separate(&last, &next)?;
     let piece = |separator: O::Separator, count: usize, elements: &[u8]| -> Piece<O> {
-        Piece { separator, count, link: Link::Leaf(LeafBytes::exact(elements)) }
+        // The one that stands alone begins a leaf.
+        let leaf = if count == 1 { LeafBytes::narrow } else { LeafBytes::exact };
+        Piece { separator, count, link: Link::Leaf(leaf(layout, elements)) }
     };
     Some(vec![piece(O::Separator::default(), left_count, left), piece(separator, count - left_count, right)])
 }
@@ -219,7 +233,8 @@ fn part_at_end<O: Order>(leaf: &Leaf<'_, O>, count: usize) -> Option<Vec<Piece<O
 /// Parts a leaf that is too large.
 fn part<O: Order>(leaf: &Leaf<'_, O>) -> Vec<Piece<O>> {
     let edges = leaf.edges;
-    let items = O::arrange(leaf.bytes);
+    let layout = leaf.bytes.layout();
+    let items = O::arrange(layout, leaf.bytes);
     let total = leaf.bytes.len();
     // The same for an element that was put in the place of another at an end.
     let target = if O::SORTED && edges.last && leaf.touched.end == total {
@@ -229,7 +244,7 @@ fn part<O: Order>(leaf: &Leaf<'_, O>) -> Vec<Piece<O>> {
     } else {
         total / 2
     };
-    let mut filler = Filler::new(target, O::LEAF_BYTES_MAX);
+    let mut filler = Filler::new(layout, target.min(O::LEAF_BYTES_MAX), O::LEAF_BYTES_MAX);
     items.into_iter().for_each(|item| filler.push(item));
     filler.finish()
 }
@@ -299,7 +314,11 @@ impl<O: Order> Branch<O> {
                 if count > LEAF_COUNT_JOINED || left.len() + right.len() > O::LEAF_BYTES_MAX / 4 * 3 {
                     return false;
                 }
-                Link::Leaf(LeafBytes::exact(&[&left[..], &right[..]].concat()))
+                let joined = left.joined(right);
+                if joined.len() > O::LEAF_BYTES_MAX {
+                    return false;
+                }
+                Link::Leaf(joined)
             }
             (Link::Branch(left), Link::Branch(right)) => {
                 if left.children.len() + right.children.len() > FANOUT_JOINED {
@@ -331,7 +350,7 @@ fn trim_link<O: Order>(
         Link::Leaf(bytes) => {
             match side {
                 Side::Front => {
-                    let end = packed::offset_of(O::LAYOUT, bytes, count);
+                    let end = packed::offset_of(bytes.layout(), bytes, count);
                     Leaf::new(bytes, total, Edges { first: true, last: false }).remove(0..end, count);
                 }
                 Side::Back => bytes.cut_behind(total - count),
@@ -364,9 +383,10 @@ fn cut_link<O: Order>(link: &mut Link<O>, range: Range<usize>, edges: Edges, cut
     let branch = match link {
         _ if range.is_empty() => return,
         Link::Leaf(bytes) => {
-            let start = packed::offset_of(O::LAYOUT, bytes, range.start);
-            let end = start + packed::offset_of(O::LAYOUT, &bytes[start..], range.len());
-            cut.push(Link::Leaf(LeafBytes::exact(&bytes[start..end])));
+            let layout = bytes.layout();
+            let start = packed::offset_of(layout, bytes, range.start);
+            let end = start + packed::offset_of(layout, &bytes[start..], range.len());
+            cut.push(Link::Leaf(LeafBytes::exact(layout, &bytes[start..end])));
             // How many there are is of no matter where none comes.
             Leaf::new(bytes, 0, edges).remove(start..end, range.len());
             return;

@@ -1,8 +1,9 @@
 //! The bytes of a leaf: its elements, and room for more at the two ends of a collection.
 //!
 //! ```text
-//!   lists, streams   [room in front 2][behind 2][mark 2][elements before it 2][room][elements][room]
-//!   other orders     [elements]
+//!   lists          [room in front 2][behind 2][mark 2][elements before it 2][room][elements][room]
+//!   streams        the same, and in front of the room   [origin 6][bytes of an Lsn 1][0 1]
+//!   other orders   [elements]
 //! ```
 //!
 //! Elements of a list or a stream come and go at its ends as a rule, so the first leaf may have room in
@@ -13,6 +14,10 @@
 //! many stand before it: a search for one of the last need not begin at the front. An append puts it before
 //! the new element, and a pop at the back near the end.
 //!
+//! The elements of a stream that stand together came one soon after the other, as a rule. So a leaf has their
+//! `Lsn`s as distances from its origin, all in as few bytes as the longest needs, but for [`WIDTH_MIN`]. One
+//! that does not fit has the leaf laid out anew.
+//!
 //! Invariants: a leaf has room only at an end of its tree, and at most as much as it has elements, or about
 //! [`GROWN_BYTES_MIN`]; a leaf that is parted, joined or built has none. The front is a mark, too.
 
@@ -21,11 +26,18 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use super::Order;
+use crate::record::Lsn;
 use crate::value::left::{self, ARC_BYTES};
-use crate::value::packed::{self, Item, Items};
+use crate::value::packed::{self, Item, Items, LSN_BYTES, Layout, width_of};
 
 /// Bytes in front of all else in a leaf that may have room.
 pub(crate) const ROOM_HEAD_BYTES: usize = 8;
+/// The same, of one that says how it has `Lsn`s, too.
+pub(crate) const NARROW_HEAD_BYTES: usize = 16;
+/// Bytes of an `Lsn` in such a leaf, at least: what comes next is hardly less far.
+const WIDTH_MIN: usize = 2;
+/// A leaf that is laid out anew has room for `Lsn`s so many times as far as its own.
+const FARTHER: u64 = 4;
 /// Bytes of the allocation of a leaf that grows, at least.
 pub(super) const GROWN_BYTES_MIN: usize = 128;
 
@@ -112,22 +124,104 @@ impl<O: Order> Deref for LeafBytes<O> {
 }
 
 impl<O: Order> LeafBytes<O> {
+    /// Whether a leaf says how it has `Lsn`s.
+    pub(super) const NARROW: bool = O::ROOM && O::LAYOUT.width() > 0;
     /// Bytes in front of the room and the elements.
-    const HEAD_BYTES: usize = if O::ROOM { ROOM_HEAD_BYTES } else { 0 };
+    const HEAD_BYTES: usize = match O::ROOM {
+        true if Self::NARROW => NARROW_HEAD_BYTES,
+        true => ROOM_HEAD_BYTES,
+        false => 0,
+    };
 
     fn of(bytes: Arc<[u8]>) -> Self {
         const { assert!(O::LEAF_BYTES_MAX <= u16::MAX as usize, "the head can say how much room there is") };
         LeafBytes { bytes, order: PhantomData }
     }
 
-    /// The leaf of these elements, without room.
-    pub(crate) fn exact(elements: &[u8]) -> Self {
+    /// The leaf of these elements, without room. REQUIRES: they are laid out so, and if not as the order says,
+    /// only as to their `Lsn`s, in a leaf that can say it.
+    pub(crate) fn exact(layout: Layout, elements: &[u8]) -> Self {
         if !O::ROOM {
             return LeafBytes::of(Arc::from(elements));
         }
         let mut bytes = zeroed(Self::HEAD_BYTES + elements.len());
-        fresh(&mut bytes)[Self::HEAD_BYTES..].copy_from_slice(elements);
+        let whole = fresh(&mut bytes);
+        Self::write_layout(whole, layout);
+        whole[Self::HEAD_BYTES..].copy_from_slice(elements);
         LeafBytes::of(bytes)
+    }
+
+    /// The leaf of these elements, without room, where their `Lsn`s take as few bytes as can be.
+    pub(super) fn narrow(layout: Layout, elements: &[u8]) -> Self {
+        if !Self::NARROW {
+            return LeafBytes::exact(layout, elements);
+        }
+        let lsns = packed::items(layout, elements).map(|item| item.lsn());
+        let (oldest, newest) = (lsns.clone().min().unwrap_or_default(), lsns.max().unwrap_or_default());
+        let narrow = O::LAYOUT.narrow(Self::width(newest.0 - oldest.0), oldest);
+        LeafBytes::exact(narrow, &packed::recode(layout, elements, narrow))
+    }
+
+    /// Bytes of an `Lsn` in a leaf of which the oldest and the newest are so far apart.
+    pub(super) fn width(distance: u64) -> usize {
+        if Self::NARROW { width_of(distance).clamp(WIDTH_MIN, LSN_BYTES) } else { O::LAYOUT.width() }
+    }
+
+    /// The leaf of the elements of two, the other's behind its own, without room.
+    pub(super) fn joined(&self, other: &Self) -> Self {
+        let layout = self.layout();
+        if layout == other.layout() {
+            return LeafBytes::exact(layout, &[&self[..], &other[..]].concat());
+        }
+        let wide = |leaf: &Self| packed::recode(leaf.layout(), leaf, O::LAYOUT);
+        LeafBytes::narrow(O::LAYOUT, &[wide(self), wide(other)].concat())
+    }
+
+    /// How the elements are laid out.
+    #[inline]
+    pub(crate) fn layout(&self) -> Layout {
+        match self.bytes.get(ROOM_HEAD_BYTES..NARROW_HEAD_BYTES) {
+            Some(head) if Self::NARROW => {
+                O::LAYOUT.narrow(usize::from(head[LSN_BYTES]), packed::lsn_at(head))
+            }
+            _ => O::LAYOUT,
+        }
+    }
+
+    fn write_layout(bytes: &mut [u8], layout: Layout) {
+        if Self::NARROW {
+            let width = [layout.width() as u8, 0];
+            let origin = packed::lsn_bytes(layout.origin);
+            packed::fill(&mut bytes[ROOM_HEAD_BYTES..NARROW_HEAD_BYTES], &[&origin, &width]);
+        }
+    }
+
+    /// The elements.
+    #[inline]
+    pub(crate) fn items(&self) -> Items<'_> {
+        packed::items(self.layout(), self)
+    }
+
+    /// How the elements are laid out, after they were laid out anew if an element with this `Lsn` would not
+    /// have fitted in.
+    #[inline]
+    pub(super) fn admit(&mut self, lsn: Lsn) -> Layout {
+        let layout = self.layout();
+        if layout.holds(lsn) && !(Self::NARROW && self.is_empty()) { layout } else { self.widen(lsn) }
+    }
+
+    #[cold]
+    fn widen(&mut self, lsn: Lsn) -> Layout {
+        let (layout, mark) = (self.layout(), self.mark());
+        let lsns = || self.items().map(|item| item.lsn()).chain([lsn]);
+        let (oldest, newest) = (lsns().min().unwrap_or_default(), lsns().max().unwrap_or_default());
+        let width = Self::width((newest.0 - oldest.0).saturating_mul(FARTHER));
+        let wider = O::LAYOUT.narrow(width, oldest);
+        left::note(&self.bytes);
+        *self = LeafBytes::exact(wider, &packed::recode(layout, self, wider));
+        let at = mark.at + mark.count * width - mark.count * layout.width();
+        Head { mark: Mark { at, count: mark.count }, ..Head::default() }.write(fresh(&mut self.bytes));
+        wider
     }
 
     /// Bytes of memory, with room.
@@ -180,7 +274,7 @@ impl<O: Order> LeafBytes<O> {
     #[inline]
     pub(crate) fn nth(&self, index: usize) -> Option<Item<'_>> {
         let mark = self.mark_up_to(index);
-        Items { bytes: self, at: mark.at, layout: O::LAYOUT }.nth(index - mark.count)
+        Items { bytes: self, at: mark.at, layout: self.layout() }.nth(index - mark.count)
     }
 
     /// The mark, or the front, where no more than so many elements stand before it.
@@ -196,10 +290,10 @@ impl<O: Order> LeafBytes<O> {
         let mut mark = self.mark_up_to(stays);
         let behind = stays - mark.count;
         if behind > MARKED {
-            let at = packed::passed(O::LAYOUT, self, mark.at, behind - MARKED);
+            let at = packed::passed(self.layout(), self, mark.at, behind - MARKED);
             mark = Mark { at, count: stays - MARKED };
         }
-        let end = packed::passed(O::LAYOUT, self, mark.at, stays - mark.count);
+        let end = packed::passed(self.layout(), self, mark.at, stays - mark.count);
         self.splice(end..self.len(), &[], Edges { first: false, last: true }, Some(mark));
     }
 
@@ -278,7 +372,7 @@ impl<O: Order> LeafBytes<O> {
         if !O::ROOM && added == 0 && (at.start == 0 || at.end == old.len()) {
             // What is left stands in one piece.
             let left = if at.start == 0 { at.end..old.len() } else { 0..at.start };
-            return LeafBytes::exact(&old[left]);
+            return LeafBytes::exact(O::LAYOUT, &old[left]);
         }
         let len = old.len() - at.len() + added;
         let room = if added > at.len() { Self::room_for(len) } else { 0 };
@@ -289,6 +383,7 @@ impl<O: Order> LeafBytes<O> {
         let whole = fresh(&mut bytes);
         if O::ROOM {
             Head { front, back, mark }.write(whole);
+            Self::write_layout(whole, self.layout());
         }
         let (before, behind) = whole[start..start + len].split_at_mut(at.start + added);
         before[..at.start].copy_from_slice(&old[..at.start]);

@@ -128,7 +128,7 @@ fn play<O: Order>(leaf: &mut LeafBytes<O>, model: &mut Vec<Vec<u8>>, edges: Edge
 }
 
 fn check<O: Order>(steps: &[Step], edges: Edges) {
-    let (mut leaf, mut model) = (LeafBytes::<O>::exact(&elements(20)), Vec::new());
+    let (mut leaf, mut model) = (LeafBytes::<O>::exact(LIST, &elements(20)), Vec::new());
     model.extend((0..20).map(|number| element(16, number as u8)));
     let mut kept = Vec::new();
     for (step, byte) in steps.iter().zip(0..) {
@@ -174,7 +174,7 @@ fn pushed<O: Order>(leaf: &mut LeafBytes<O>, count: usize, is_front: bool, edges
 fn elements_that_come_and_go_at_an_end_are_written_in_place() {
     for is_front in [true, false] {
         let edges = Edges { first: is_front, last: !is_front };
-        let mut leaf = LeafBytes::<Ends>::exact(&elements(1));
+        let mut leaf = LeafBytes::<Ends>::exact(LIST, &elements(1));
         let moved = pushed(&mut leaf, 118, is_front, edges);
         assert!((1..=10).contains(&moved), "a leaf that is filled moves {moved} times");
         assert!(leaf.len() <= Ends::LEAF_BYTES_MAX && leaf.bytes() <= 2048);
@@ -202,21 +202,21 @@ fn elements_that_come_and_go_at_an_end_are_written_in_place() {
 fn only_a_leaf_at_an_end_has_room() {
     let edges = Edges { first: false, last: false };
     for is_front in [true, false] {
-        let mut leaf = LeafBytes::<Ends>::exact(&elements(10));
+        let mut leaf = LeafBytes::<Ends>::exact(LIST, &elements(10));
         pushed(&mut leaf, 5, is_front, edges);
         leaf.splice(0..17, &[], edges, None);
         let len = leaf.len();
         leaf.splice(len - 17..len, &[], edges, None);
         assert_eq!((leaf.room(), leaf.bytes()), ((0, 0), ARC_BYTES + ROOM_HEAD_BYTES + 13 * 17));
     }
-    let mut leaf = LeafBytes::<Anywhere>::exact(&elements(10));
+    let mut leaf = LeafBytes::<Anywhere>::exact(LIST, &elements(10));
     pushed(&mut leaf, 5, false, BOTH);
     assert_eq!((leaf.room(), leaf.bytes()), ((0, 0), ARC_BYTES + 15 * 17));
 }
 
 #[test]
 fn a_leaf_that_another_has_is_not_written_to_and_counts_as_left() {
-    let mut leaf = LeafBytes::<Ends>::exact(&elements(40));
+    let mut leaf = LeafBytes::<Ends>::exact(LIST, &elements(40));
     pushed(&mut leaf, 1, false, BOTH);
     assert!(leaf.room().1 >= 2 * 17, "there is room");
     let (kept, bytes) = (leaf.clone(), leaf.to_vec());
@@ -235,7 +235,7 @@ fn a_leaf_that_another_has_is_not_written_to_and_counts_as_left() {
 
 #[test]
 fn a_pop_at_the_back_passes_few_elements_but_for_one_in_eight() {
-    let mut leaf = LeafBytes::<Ends>::exact(&elements(100));
+    let mut leaf = LeafBytes::<Ends>::exact(LIST, &elements(100));
     let mut far = 0;
     for stays in (0..100).rev() {
         let mark = leaf.mark();
@@ -250,7 +250,7 @@ fn a_pop_at_the_back_passes_few_elements_but_for_one_in_eight() {
 
 #[test]
 fn a_mark_that_is_too_far_behind_is_the_front() {
-    let mut leaf = LeafBytes::<Ends>::exact(&element(70_000, b'e'));
+    let mut leaf = LeafBytes::<Ends>::exact(LIST, &element(70_000, b'e'));
     let end = leaf.len();
     leaf.splice(end..end, &[&element(16, b'n')], BOTH, Some(Mark { at: end, count: 1 }));
     assert_eq!((leaf.mark(), leaf.near_last()), (Mark::default(), 0));

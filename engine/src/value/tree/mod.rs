@@ -22,7 +22,7 @@ mod leaf_tests;
 mod own;
 mod walk;
 
-pub(crate) use leaf::{LeafBytes, ROOM_HEAD_BYTES};
+pub(crate) use leaf::{LeafBytes, NARROW_HEAD_BYTES, ROOM_HEAD_BYTES};
 pub(crate) use walk::{Walk, WalkBack};
 
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) type LeafItems<'a> = SmallVec<[Item<'a>; 32]>;
 
 /// The order of the elements of a tree.
 pub(crate) trait Order: Sized {
-    /// How the elements in the leaves are laid out.
+    /// How the elements in the leaves are laid out; in leaves with room as [`LeafBytes::layout`] says.
     const LAYOUT: Layout;
     /// Bytes of elements in a leaf at most.
     const LEAF_BYTES_MAX: usize;
@@ -54,8 +54,8 @@ pub(crate) trait Order: Sized {
     type Separator: Clone + Default;
 
     /// The elements of a leaf in order.
-    fn arrange(bytes: &[u8]) -> LeafItems<'_> {
-        packed::items(Self::LAYOUT, bytes).collect()
+    fn arrange(layout: Layout, bytes: &[u8]) -> LeafItems<'_> {
+        packed::items(layout, bytes).collect()
     }
 
     /// The separator between two neighbours; `None` if they must stay in one leaf.
@@ -155,7 +155,7 @@ impl<O: Order> Tree<O> {
     }
 
     /// Calls `visit` with each leaf in order.
-    pub(crate) fn for_each_leaf(&self, visit: &mut impl FnMut(&[u8])) {
+    pub(crate) fn for_each_leaf(&self, visit: &mut impl FnMut(&LeafBytes<O>)) {
         self.root.for_each_leaf(visit);
     }
 
@@ -178,7 +178,7 @@ impl<O: Order> Link<O> {
             match link {
                 Link::Branch(branch) => link = &branch.children[0].link,
                 Link::Leaf(leaf) => {
-                    let elements = packed::items(O::LAYOUT, leaf).count().max(1);
+                    let elements = leaf.items().count().max(1);
                     return leaf.bytes_exact() * count.div_ceil(elements);
                 }
             }
@@ -197,7 +197,7 @@ impl<O: Order> Link<O> {
         }
     }
 
-    pub(crate) fn for_each_leaf(&self, visit: &mut impl FnMut(&[u8])) {
+    pub(crate) fn for_each_leaf(&self, visit: &mut impl FnMut(&LeafBytes<O>)) {
         match self {
             Link::Leaf(leaf) => visit(leaf),
             Link::Branch(branch) => branch.children.iter().for_each(|child| child.link.for_each_leaf(visit)),

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use super::{Branch, Link, Order, Tree};
 use crate::value::left::{ARC_BYTES, Counted};
-use crate::value::packed;
 use crate::value::{scale, usage};
 
 /// Levels of branches above the leaves of a tree of which all nodes are looked at: about a thousand at most.
@@ -85,7 +84,7 @@ impl<O: Order> Link<O> {
         loop {
             match link {
                 Link::Leaf(leaf) => {
-                    return Some(parts + share(leaf.bytes(), packed::items(O::LAYOUT, leaf).count()));
+                    return Some(parts + share(leaf.bytes(), leaf.items().count()));
                 }
                 Link::Branch(branch) => {
                     parts += share(ARC_BYTES + size_of::<Branch<O>>(), branch.counts.iter().sum());

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Branch, ByIndex, Link, Order, Probe, Tree};
+use super::{Branch, ByIndex, LeafBytes, Link, Order, Probe, Tree};
 use crate::value::packed::{self, Item, Items, ItemsBack, Layout};
 
 /// Branches on the way down, each with the child that was taken.
@@ -28,7 +28,7 @@ impl<O: Order> Tree<O> {
         }
         let mut probe = ByIndex::at(index);
         let (path, leaf) = self.descend(&mut probe);
-        let mut walk = Walk { path, items: packed::items(O::LAYOUT, leaf) };
+        let mut walk = Walk { path, items: leaf.items() };
         walk.items.skip_items(probe.index);
         walk
     }
@@ -36,7 +36,7 @@ impl<O: Order> Tree<O> {
     /// The elements from the leaf on that a probe leads to.
     pub(crate) fn walk_leaves_from(&self, probe: &mut impl Probe<O>) -> Walk<'_, O> {
         let (path, leaf) = self.descend(probe);
-        Walk { path, items: packed::items(O::LAYOUT, leaf) }
+        Walk { path, items: leaf.items() }
     }
 
     /// The elements from `index` to the front; from the last one if there are not so many.
@@ -46,10 +46,10 @@ impl<O: Order> Tree<O> {
         }
         let mut probe = ByIndex::at(index.min(self.count - 1));
         let (path, leaf) = self.descend(&mut probe);
-        WalkBack { path, items: packed::items_back(O::LAYOUT, leaf, probe.index + 1) }
+        WalkBack { path, items: packed::items_back(leaf.layout(), leaf, probe.index + 1) }
     }
 
-    fn descend(&self, probe: &mut impl Probe<O>) -> (Path<'_, O>, &[u8]) {
+    fn descend(&self, probe: &mut impl Probe<O>) -> (Path<'_, O>, &LeafBytes<O>) {
         let mut path = Path::new();
         let mut link = &self.root;
         loop {
@@ -89,7 +89,7 @@ impl<'a, O: Order> Walk<'a, O> {
                     link = &branch.children[0].link;
                 }
                 if let Link::Leaf(leaf) = link {
-                    self.items = packed::items(O::LAYOUT, leaf);
+                    self.items = leaf.items();
                 }
                 return true;
             }
@@ -130,7 +130,7 @@ impl<'a, O: Order> WalkBack<'a, O> {
                     link = &branch.children[last].link;
                 }
                 if let Link::Leaf(leaf) = link {
-                    self.items = packed::items_back(O::LAYOUT, leaf, usize::MAX);
+                    self.items = packed::items_back(leaf.layout(), leaf, usize::MAX);
                 }
                 return true;
             }
