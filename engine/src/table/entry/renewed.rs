@@ -148,8 +148,8 @@ impl Entry {
     }
 
     /// One step over the elements whose record is older than `begun`: those among about `count` elements from
-    /// `cursor` on, and where to go on; nowhere at the end. Strings, documents and lists have none. Names of a
-    /// stream are as they stand in it, short or long (`spelling`).
+    /// `cursor` on, and where to go on; nowhere at the end. Strings, documents and lists have none. Names of
+    /// a stream are as they stand in it, short or long (`spelling`).
     pub(crate) fn older_than(
         &self,
         begun: Lsn,

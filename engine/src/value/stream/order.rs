@@ -206,8 +206,8 @@ impl<V: FnMut(&[u8])> Spelling<'_, V> {
     }
 }
 
-/// Calls `visit` with runs of bytes that are, one behind the other, the elements of a tree as a checkpoint has
-/// them: with long names and whole `Lsn`s. A run may end within an element.
+/// Calls `visit` with runs of bytes that are, one behind the other, the elements of a tree as a checkpoint
+/// has them: with long names and whole `Lsn`s. A run may end within an element.
 pub(crate) fn for_each_long(tree: &Tree<StreamOrder>, visit: &mut impl FnMut(&[u8])) {
     let mut spelling = Spelling { visit, run: [0; SPELLED_BYTES], len: 0 };
     tree.for_each_leaf(&mut |leaf| {

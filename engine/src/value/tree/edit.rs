@@ -274,8 +274,8 @@ impl<O: Order> Branch<O> {
         Fate::Fits
     }
 
-    /// Two or more branches of the children, with `pieces` in the place of one. Where elements come at the ends,
-    /// more tend to come there: so a branch at an end, as a leaf there, stays full.
+    /// Two or more branches of the children, with `pieces` in the place of one. Where elements come at
+    /// the ends, more tend to come there: so a branch at an end, as a leaf there, stays full.
     fn part(&mut self, child: usize, pieces: Vec<Piece<O>>, edges: Edges) -> Vec<Piece<O>> {
         let columns = self.children.drain(..).zip(self.counts.drain(..));
         let mut all = Vec::with_capacity(FANOUT + pieces.len());

@@ -138,8 +138,8 @@ impl<O: Order> LeafBytes<O> {
         LeafBytes { bytes, order: PhantomData }
     }
 
-    /// The leaf of these elements, without room. REQUIRES: they are laid out so, and if not as the order says,
-    /// only as to their `Lsn`s, in a leaf that can say it.
+    /// The leaf of these elements, without room. REQUIRES: they are laid out so, and where leaves do not
+    /// say how, as the order says.
     pub(crate) fn exact(layout: Layout, elements: &[u8]) -> Self {
         if !O::ROOM {
             return LeafBytes::of(Arc::from(elements));
