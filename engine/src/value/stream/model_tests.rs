@@ -712,7 +712,7 @@ fn an_entry_takes_two_bytes_of_an_lsn_in_leaves_that_were_filled_or_built_and_mo
 }
 
 #[test]
-fn records_that_are_ever_farther_apart_lay_leaves_out_anew_and_change_nothing_else() {
+fn records_that_are_ever_farther_apart_lay_leaves_out_again_and_change_nothing_else() {
     let (mut tree, mut model) = (Tree::<StreamOrder>::of(Vec::new()), BTreeMap::new());
     let mut kept = Vec::new();
     let mut lsn = 1u64;

@@ -176,7 +176,7 @@ impl Tree<StreamOrder> {
     }
 }
 
-/// Bytes of elements that are spelled anew together; a leaf with whole names is within them as a rule.
+/// Bytes of elements that are spelled again together; a leaf with whole names is within them as a rule.
 const SPELLED_BYTES: usize = 4096;
 
 /// Elements of nodes on their way to a checkpoint. Takes no memory: a child of a fork uses it.

@@ -217,7 +217,7 @@ fn part_at_end<O: Order>(leaf: &Leaf<'_, O>, count: usize) -> Option<Vec<Piece<O
     };
     let ((left, right), layout) = (elements.split_at(at), leaf.bytes.layout());
     if left.len().max(right.len()) > O::LEAF_BYTES_MAX && count > 2 {
-        // The new element had all others laid out anew.
+        // The new element had all others laid out again.
         return None;
     }
     let (last, next) = (packed::nth(layout, left, left_count - 1)?, packed::nth(layout, right, 0)?);

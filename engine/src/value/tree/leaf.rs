@@ -16,7 +16,7 @@
 //!
 //! The elements of a stream that stand together came one soon after the other, as a rule. So a leaf has their
 //! `Lsn`s as distances from its origin, all in as few bytes as the longest needs, but for [`WIDTH_MIN`]. One
-//! that does not fit has the leaf laid out anew.
+//! that does not fit has the leaf laid out again.
 //!
 //! Invariants: a leaf has room only at an end of its tree, and at most as much as it has elements, or about
 //! [`GROWN_BYTES_MIN`]; a leaf that is parted, joined or built has none. The front is a mark, too.
@@ -36,7 +36,7 @@ pub(crate) const ROOM_HEAD_BYTES: usize = 8;
 pub(crate) const NARROW_HEAD_BYTES: usize = 16;
 /// Bytes of an `Lsn` in such a leaf, at least: what comes next is hardly less far.
 const WIDTH_MIN: usize = 2;
-/// A leaf that is laid out anew has room for `Lsn`s so many times as far as its own.
+/// A leaf that is laid out again has room for `Lsn`s so many times as far as its own.
 const FARTHER: u64 = 4;
 /// Bytes of the allocation of a leaf that grows, at least.
 pub(super) const GROWN_BYTES_MIN: usize = 128;
@@ -202,7 +202,7 @@ impl<O: Order> LeafBytes<O> {
         packed::items(self.layout(), self)
     }
 
-    /// How the elements are laid out, after they were laid out anew if an element with this `Lsn` would not
+    /// How the elements are laid out, after they were laid out again if an element with this `Lsn` would not
     /// have fitted in.
     #[inline]
     pub(super) fn admit(&mut self, lsn: Lsn) -> Layout {
