@@ -11,6 +11,7 @@ use super::block::{Block, Header};
 use super::body::Body;
 use super::packed::{Varint, lsn_bytes};
 use super::stored::{NotStored, Stored};
+use super::stream::spelling::short;
 use super::stream::{StreamId, element};
 use super::{ImageBuilder, ValueRef, elements_of};
 use crate::record::{Change, Kind, Lsn};
@@ -174,4 +175,27 @@ fn elements_that_are_read_stay_as_they_are_laid_out() {
     }
     let read = Body::from_stored(bytes_of(&body), Lsn(80)).unwrap();
     assert_eq!(bytes_of(&read), bytes_of(&body));
+}
+
+#[test]
+fn a_stream_of_a_file_has_entries_by_their_long_names_only() {
+    let id = StreamId::new(1_790_000_000_000, 5);
+    let Change::StreamPut { name, value } = element::put_entry(id, 1, std::iter::empty()) else {
+        panic!("it is a put");
+    };
+    let element = |name: &[u8]| {
+        let lsn = lsn_bytes(Lsn(3));
+        let (name_len, value_len) = (Varint::new(name.len()), Varint::new(value.len()));
+        [&lsn[..], name_len.as_slice(), name, value_len.as_slice(), &value].concat()
+    };
+    let header = Header::new(Kind::Stream, Lsn(1));
+    let head = Block::new(&header, KEY, &[]);
+    let short = short(&name);
+    for (name, is_long) in [(&name[..], true), (&short[..], false)] {
+        let element = element(name);
+        let whole = Block::new(&header, KEY, &[&[1, 0], &element[..]].concat());
+        assert_eq!(Body::from_stored(whole.as_bytes(), Lsn(9)).is_ok(), is_long, "in one piece: {name:?}");
+        let nodes = Body::from_stored_nodes(head.as_bytes(), &[&element], &[], Lsn(9));
+        assert_eq!(nodes.is_ok(), is_long, "in nodes: {name:?}");
+    }
 }

@@ -58,7 +58,7 @@ impl Body {
             let found = check_items(layout, elements, cut)?;
             let is_in_order = match kind {
                 Kind::ZSet => is_sorted(layout, elements),
-                Kind::Stream => order::is_sorted(layout, elements),
+                Kind::Stream => order::is_sorted(layout, elements) && order::are_long(layout, elements),
                 _ => true,
             };
             if count != found || count == 0 || !is_in_order {
@@ -95,6 +95,9 @@ impl Body {
         }
         let elements = leaves.concat();
         let count = check_items(layout_of(kind), &elements, cut)?;
+        if kind == Kind::Stream && !order::are_long(layout_of(kind), &elements) {
+            return Err(NotStored::NoEntry);
+        }
         let mut nodes = Nodes::build(kind, &elements).ok_or(NotStored::NoEntry)?;
         // A name that is there twice is no set.
         if count == 0 || nodes.count() != count {

@@ -744,6 +744,21 @@ fn records_that_are_ever_farther_apart_lay_leaves_out_again_and_change_nothing_e
     }
 }
 
+#[test]
+fn a_leaf_is_within_its_limit_after_a_record_that_is_far_from_the_others() {
+    for distance in [0, 1 << 20, 1 << 22, 5_000_000, 1 << 30, 1 << 38] {
+        for value_len in 8..40 {
+            let mut tree = Tree::<StreamOrder>::of(Vec::new());
+            for number in 0..400u64 {
+                let lsn = 1 + number + if number % 100 == 99 { distance * (1 + number / 100) } else { 0 };
+                let name = element::entry_name(StreamId::new(1_790_000_000_000 + number, 0));
+                tree.put(&name, &vec![b'v'; value_len], Lsn(lsn));
+                tree.assert_invariants(&|mut left, separator, _| left.all(|item| *item.name < **separator));
+            }
+        }
+    }
+}
+
 fn as_name(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::super::form::Form;
 use super::super::packed::{self, Buffer, HASH, Item, Items, Layout, Varint};
 use super::super::tree::{Branch, Child, Link, NARROW_HEAD_BYTES, Order, Probe, Tree};
+use super::element::Name;
 use super::spelling::{self, is_behind_others};
 use crate::record::Lsn;
 
@@ -18,7 +19,7 @@ pub(crate) const STREAM: Layout = HASH;
 pub(crate) struct StreamOrder;
 
 /// Not above what is right of it, and above all that is left of it: as short as will do.
-type Separator = SmallVec<[u8; 16]>;
+type Separator = SmallVec<[u8; 24]>;
 
 impl Order for StreamOrder {
     const LAYOUT: Layout = STREAM;
@@ -163,7 +164,12 @@ impl Tree<StreamOrder> {
             let parts = [&lsn[..], name_len.as_slice(), &name, value_len.as_slice(), item.value];
             parts.iter().for_each(|part| bytes.extend_from_slice(part));
         }
-        let mut items: Vec<Item<'_>> = packed::items(STREAM, &bytes).collect();
+        let items = packed::items(STREAM, &bytes);
+        if items.clone().is_sorted_by(|a, b| a.name < b.name) {
+            // As a checkpoint has them: then no list of them is needed.
+            return Tree::build(items);
+        }
+        let mut items: Vec<Item<'_>> = items.collect();
         items.sort_by(|a, b| a.name.cmp(b.name));
         items.dedup_by(|later, kept| {
             let same = later.name == kept.name;
@@ -225,6 +231,11 @@ pub(crate) fn for_each_long(tree: &Tree<StreamOrder>, visit: &mut impl FnMut(&[u
 pub(crate) fn is_sorted(layout: Layout, bytes: &[u8]) -> bool {
     let names = packed::items(layout, bytes).map(|item| item.name);
     names.clone().zip(names.skip(1)).all(|(one, next)| one < next)
+}
+
+/// Whether all names are as checkpoints have them: no entry has the name that it has in nodes.
+pub(crate) fn are_long(layout: Layout, bytes: &[u8]) -> bool {
+    packed::items(layout, bytes).all(|item| Name::parse(item.name).is_some())
 }
 
 /// Calls `visit` with the `Lsn` of each element below these nodes that has a record of its own.

@@ -198,7 +198,12 @@ fn leaf_fate<O: Order>(leaf: &Leaf<'_, O>, count: &usize, len_before: usize) -> 
     let over = len > O::LEAF_BYTES_MAX || leaf.grown > 0 && *count > LEAF_COUNT_MAX;
     if over && *count > 1 {
         let pieces = part_at_end(leaf, *count).unwrap_or_else(|| part(leaf));
-        return if pieces.len() > 1 { Fate::Parted(pieces) } else { Fate::Fits };
+        // One piece is smaller where its `Lsn`s take fewer bytes than they did with a more distant one in mind.
+        let is_smaller = match &pieces[..] {
+            [Piece { link: Link::Leaf(bytes), .. }] => bytes.len() < len,
+            _ => true,
+        };
+        return if is_smaller { Fate::Parted(pieces) } else { Fate::Fits };
     }
     if len < len_before && len < O::LEAF_BYTES_MAX / 4 { Fate::Small } else { Fate::Fits }
 }
@@ -217,7 +222,7 @@ fn part_at_end<O: Order>(leaf: &Leaf<'_, O>, count: usize) -> Option<Vec<Piece<O
     };
     let ((left, right), layout) = (elements.split_at(at), leaf.bytes.layout());
     if left.len().max(right.len()) > O::LEAF_BYTES_MAX && count > 2 {
-        // The new element had all others laid out again.
+        // The new element had all others laid out again, or is too large for a leaf.
         return None;
     }
     let (last, next) = (packed::nth(layout, left, left_count - 1)?, packed::nth(layout, right, 0)?);
