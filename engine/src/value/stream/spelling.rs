@@ -9,7 +9,7 @@
 //! the second of its millisecond, so takes 7 or 8 bytes, not 17. Both forms have the order of the IDs, and
 //! stand behind the names of all other elements, which are the same everywhere. The log, images, checkpoints
 //! and small streams, which are in one piece, have the long form. A short name that begins with 2 has less
-//! than 17 bytes, so nobody takes one for the other.
+//! than 17 bytes, so none is taken for one of the other form.
 
 use std::ops::Deref;
 

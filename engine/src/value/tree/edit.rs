@@ -198,7 +198,8 @@ fn leaf_fate<O: Order>(leaf: &Leaf<'_, O>, count: &usize, len_before: usize) -> 
     let over = len > O::LEAF_BYTES_MAX || leaf.grown > 0 && *count > LEAF_COUNT_MAX;
     if over && *count > 1 {
         let pieces = part_at_end(leaf, *count).unwrap_or_else(|| part(leaf));
-        // One piece is smaller where its `Lsn`s take fewer bytes than they did with a more distant one in mind.
+        // One piece is smaller where its `Lsn`s take fewer bytes than they did with a more distant one in
+        // mind.
         let is_smaller = match &pieces[..] {
             [Piece { link: Link::Leaf(bytes), .. }] => bytes.len() < len,
             _ => true,
