@@ -7,8 +7,8 @@
 use crate::crc::crc64;
 use crate::error::{Damage, ReadError};
 use crate::format::{
-    Kind, TimedForm, Type, VALKEY_VERSIONS, VERSION_WITH_FIELD_TIMES, VERSION_WITH_FUNCTIONS,
-    VERSION_WRITTEN, VERSIONS, written_type,
+    Kind, Type, VALKEY_VERSIONS, VERSION_OF_VALKEY, VERSION_WITH_FIELD_TIMES, VERSION_WITH_FUNCTIONS,
+    VERSION_WRITTEN, VERSIONS, is_of_valkey, written_timed_type, written_type,
 };
 use crate::reader;
 use crate::sink::{Sink, ValueWriter};
@@ -94,19 +94,19 @@ pub fn write(
     framed(written_type(kind, version), version, |sink| write(ValueWriter::begin(sink, kind, version, len)?))
 }
 
-/// The payload of a hash of `len` fields, some of which have times, none before `first`; as Redis 7.4 writes
-/// it.
+/// The payload of a hash of `len` fields, some of which have times, none before `first`; as Valkey 9 writes
+/// it if `version` is one of its, else as Redis 7.4.
 ///
 /// Panics if `len` is 0.
 pub fn write_timed_hash(
+    version: u16,
     len: u64,
     first: u64,
     write: impl FnOnce(ValueWriter<'_, Vec<u8>>) -> std::io::Result<()>,
 ) -> Vec<u8> {
-    let version = VERSION_WITH_FIELD_TIMES;
-    framed(24, version, |sink| {
-        write(ValueWriter::begin_timed_hash(sink, TimedForm::Since, version, len, first)?)
-    })
+    let version = if is_of_valkey(version) { VERSION_OF_VALKEY } else { VERSION_WITH_FIELD_TIMES };
+    let (number, form) = written_timed_type(version).expect("both versions have times of fields");
+    framed(number, version, |sink| write(ValueWriter::begin_timed_hash(sink, form, version, len, first)?))
 }
 
 fn framed(

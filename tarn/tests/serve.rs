@@ -6,8 +6,10 @@
 mod running;
 
 use running::{Client, Folder, eventually, free_port};
+use std::fs::DirEntry;
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 use std::io::Write;
 
@@ -106,6 +108,40 @@ fn a_unix_socket_serves_and_goes_with_its_server() {
     std::fs::write(&path, "precious").unwrap();
     assert!(folder.refusal(&args).contains("cannot listen on the Unix socket"));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+}
+
+/// Bytes of the disk that the files below a folder take.
+fn disk_bytes(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let bytes = |entry: DirEntry| match entry.metadata() {
+        Ok(file) if file.is_dir() => disk_bytes(&entry.path()),
+        Ok(file) => file.blocks() * 512,
+        // It has gone meanwhile.
+        Err(_) => 0,
+    };
+    entries.map(bytes).sum()
+}
+
+#[test]
+fn servers_that_are_killed_leave_no_space_that_was_reserved() {
+    const FILE_BYTES: u64 = 8 << 20;
+    let folder = Folder::new();
+    let file_size = FILE_BYTES.to_string();
+    let args = ["--port", "0", "--unixsocket", "socket", "--log-file-size", &file_size];
+    for round in 0..8 {
+        let server = folder.serve(&args);
+        let mut client = Client::unix(&folder.path("socket"));
+        assert_eq!(client.ask(&format!("SET key:{round} value")), "+OK");
+        assert_eq!(client.ask("DBSIZE"), format!(":{}", round + 1));
+        server.kill();
+    }
+    let server = folder.serve(&args);
+    // The file that is written to, and the next one.
+    let most = 3 * FILE_BYTES;
+    let bytes = disk_bytes(&folder.path(""));
+    assert!(bytes < most, "{bytes} bytes of the disk, {most} allowed");
+    assert_eq!(Client::unix(&folder.path("socket")).ask("DBSIZE"), ":8");
+    assert!(server.terminate().success());
 }
 
 #[test]

@@ -512,6 +512,8 @@ fn times_of_fields_go_through_rdb_files() {
         let (code, said) = export(&folder, &file, args);
         assert!(code == 0 && said.starts_with("exported 3 keys in "), "{said}");
         assert!(std::fs::read(&file).unwrap().starts_with(magic.as_bytes()), "{args:?}");
+        let is_newer = said.contains("WARNING: the file has version 12, not ");
+        assert_eq!(is_newer, magic == "REDIS0012", "{args:?}: {said}");
         assert_eq!(import(&again, &file, &[]).0, 0);
         let port = free_port().to_string();
         let _server = again.serve(&[&["--port", &port][..], &more].concat());

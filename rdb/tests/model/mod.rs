@@ -157,7 +157,9 @@ impl Value {
     /// As a payload.
     pub(crate) fn payload(&self) -> Vec<u8> {
         match self.first_time() {
-            Some(first) => payload::write_timed_hash(self.len(), first, |out| self.write(out)),
+            Some(first) => {
+                payload::write_timed_hash(tarn_rdb::VERSION_WRITTEN, self.len(), first, |out| self.write(out))
+            }
             None => payload::write(self.kind(), self.len(), |out| self.write(out)),
         }
     }

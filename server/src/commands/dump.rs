@@ -42,7 +42,8 @@ pub(super) const COMMANDS: &[Command] = &[
 
 fn dump<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let now = cx.now();
-    match cx.entry(args.at(1)).and_then(|entry| payload_of(entry, now)) {
+    let version = cx.server.config.snapshot().rdb_version.number();
+    match cx.entry(args.at(1)).and_then(|entry| payload_of(entry, now, version)) {
         Some(payload) => cx.reply.bulk(&payload),
         None => cx.reply.null(),
     }

@@ -96,7 +96,7 @@ struct Request {
 }
 
 impl Request {
-    fn parse(args: Args<'_>) -> Result<Request, CommandError> {
+    fn parse(args: Args<'_>, version: u16) -> Result<Request, CommandError> {
         let (mut copies, mut replaces, mut auth, mut keys) = (false, false, Vec::new(), 3..4);
         let mut at = 6;
         while at < args.len() {
@@ -135,13 +135,14 @@ impl Request {
             timeout: Duration::from_millis(timeout_ms.unsigned_abs()),
             auth,
             replaces,
+            version,
         };
         Ok(Request { copies, target, keys })
     }
 }
 
 fn migrate<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let request = Request::parse(args)?;
+    let request = Request::parse(args, cx.server.config.snapshot().rdb_version.number())?;
     let known = cx.client.migration.take().filter(|migration| migration.is_of(args));
     let migration = match known {
         Some(migration) => migration,
@@ -312,7 +313,7 @@ mod tests {
 
     fn parsed(words: &str) -> Result<(bool, Target, Range<usize>), CommandError> {
         let args: OwnedArgs = words.split(' ').map(|word| if word == "_" { "" } else { word }).collect();
-        Request::parse(args.as_args()).map(|request| (request.copies, request.target, request.keys))
+        Request::parse(args.as_args(), 9).map(|request| (request.copies, request.target, request.keys))
     }
 
     #[test]

@@ -196,6 +196,12 @@ fn stream<'c>(cx: &Context<'c, '_>, key: &[u8]) -> Result<Option<(&'c Entry, Str
     }
 }
 
+/// The ID behind which the last entry alone stands; that of the stream if it has no entries.
+fn before_last(stream: StreamRef<'_>) -> StreamId {
+    let last = stream.len().checked_sub(1).and_then(|at| stream.iter_at(at).next());
+    last.and_then(|entry| entry.id.previous()).unwrap_or_else(|| stream.head().last_id)
+}
+
 fn xread<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let reading = Reading::parse(cx, args, false)?;
     let mut found = Vec::new();
@@ -204,6 +210,7 @@ fn xread<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
         let stream = stream(cx, key)?;
         let behind = match from {
             b"$" => stream.map_or(StreamId::MIN, |(_, stream)| stream.head().last_id),
+            b"+" => stream.map_or(StreamId::MIN, |(_, stream)| before_last(stream)),
             b">" => {
                 return Err(CommandError::text(
                     "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> \
@@ -290,6 +297,13 @@ fn xreadgroup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
                 return Err(CommandError::text(
                     "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history \
                      of this consumer by specifying a proper ID, or use the > ID to get new messages. The $ \
+                     ID would just return an empty result set.",
+                ));
+            }
+            b"+" => {
+                return Err(CommandError::text(
+                    "ERR The + ID is meaningless in the context of XREADGROUP: you want to read the history \
+                     of this consumer by specifying a proper ID, or use the > ID to get new messages. The + \
                      ID would just return an empty result set.",
                 ));
             }

@@ -56,6 +56,8 @@ pub(crate) struct Target {
     pub auth: Vec<Vec<u8>>,
     /// Whether keys that are there are replaced.
     pub replaces: bool,
+    /// The version of the payloads.
+    pub version: u16,
 }
 
 /// Why keys were not taken.
@@ -469,7 +471,7 @@ fn send_all<K: Deref<Target = Entry>>(
     begin(&mut link, target)?;
     let (mut requests, mut sent, mut refusal) = (Vec::new(), Vec::new(), None);
     for (index, key) in keys.iter().enumerate() {
-        match restore(&mut link, &mut requests, key, clock.unix_ms(), target.replaces) {
+        match restore(&mut link, &mut requests, key, clock.unix_ms(), target) {
             Ok(true) => sent.push(index),
             Ok(false) => {}
             Err(failure) => return Err(refusal.unwrap_or(failure)),
@@ -523,11 +525,11 @@ fn restore(
     requests: &mut Vec<u8>,
     entry: &Entry,
     now: UnixMs,
-    replaces: bool,
+    target: &Target,
 ) -> Result<bool, Failure> {
     let Some(ttl_ms) = ttl_ms(entry, now) else { return Ok(false) };
-    let Some(payload) = payload_of(entry, now) else { return Ok(false) };
-    push_len(requests, '*', if replaces { 5 } else { 4 });
+    let Some(payload) = payload_of(entry, now, target.version) else { return Ok(false) };
+    push_len(requests, '*', if target.replaces { 5 } else { 4 });
     push_word(requests, b"RESTORE");
     push_word(requests, entry.key());
     push_word(requests, ttl_ms.to_string().as_bytes());
@@ -540,7 +542,7 @@ fn restore(
         requests.extend_from_slice(&payload);
     }
     requests.extend_from_slice(b"\r\n");
-    if replaces {
+    if target.replaces {
         push_word(requests, b"REPLACE");
     }
     Ok(true)
@@ -571,6 +573,7 @@ mod tests {
     use std::thread::JoinHandle;
     use tarn_engine::io::SystemClock;
     use tarn_engine::record::{Change, Lsn};
+    use tarn_rdb::VERSION_WRITTEN;
     use tarn_resp::OwnedArgs;
 
     /// Keys `key 0`, `key 1` …, the last of which expires at this time.
@@ -606,7 +609,15 @@ mod tests {
 
     fn target(port: u16) -> Target {
         let (host, timeout) = ("127.0.0.1".to_owned(), Duration::from_secs(30));
-        Target { host, port, database: 3, timeout, auth: Vec::new(), replaces: false }
+        Target {
+            host,
+            port,
+            database: 3,
+            timeout,
+            auth: Vec::new(),
+            replaces: false,
+            version: VERSION_WRITTEN,
+        }
     }
 
     fn read_request(input: &mut impl BufRead) -> Option<String> {

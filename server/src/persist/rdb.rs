@@ -50,13 +50,14 @@ pub fn first_time(value: ValueRef<'_>) -> Option<UnixMs> {
 }
 
 /// A value by itself as `DUMP` replies it, without fields whose time is over at `now`; `None` if all are.
-pub fn payload_of(entry: &Entry, now: UnixMs) -> Option<Vec<u8>> {
+/// `version` is that of RDB files: with one of Valkey, a hash whose fields have times is as Valkey has it.
+pub fn payload_of(entry: &Entry, now: UnixMs, version: u16) -> Option<Vec<u8>> {
     let value = entry.value().at(now);
     let len = value_len(value);
     let write = |out: ValueWriter<'_, Vec<u8>>| write_elements(value, out);
     Some(match first_time(value) {
         _ if len == 0 => return None,
-        Some(first) => payload::write_timed_hash(len, first, write),
+        Some(first) => payload::write_timed_hash(version, len, first, write),
         None => payload::write(rdb_kind(entry.kind()), len, write),
     })
 }
@@ -297,6 +298,7 @@ mod tests {
     use super::*;
     use tarn_engine::record::Lsn;
     use tarn_engine::value::elements_of;
+    use tarn_rdb::{VERSION_OF_VALKEY, VERSION_WRITTEN};
 
     fn image(kind: Kind, len: usize) -> Change<'static> {
         let mut image = ImageBuilder::new(kind);
@@ -326,7 +328,7 @@ mod tests {
         for change in collections.chain(strings).chain(documents) {
             let entry = Entry::create(b"key", &change, Lsn(1)).unwrap();
             let value = entry.value();
-            let bytes = payload_of(&entry, 0).unwrap();
+            let bytes = payload_of(&entry, 0, VERSION_WRITTEN).unwrap();
             let mut builder = ChangeBuilder::default();
             assert_eq!(payload::read(&bytes, &mut builder).unwrap(), value_len(value));
             let read = Entry::create(b"key", &builder.finish(Some(7)).unwrap().unwrap(), Lsn(1)).unwrap();
@@ -354,12 +356,20 @@ mod tests {
                 let all = hash.iter_timed().map(|(field, _, time)| (field.to_vec(), time));
                 all.collect::<std::collections::BTreeMap<_, _>>()
             };
-            for now in [0, 1_001, 1_001 + len] {
+            let versions = [VERSION_WRITTEN, VERSION_OF_VALKEY];
+            for (now, version) in
+                [0, 1_001, 1_001 + len].into_iter().flat_map(|now| versions.map(|v| (now, v)))
+            {
                 let shown = all(&entry, now);
-                let Some(bytes) = payload_of(&entry, now) else {
+                let Some(bytes) = payload_of(&entry, now, version) else {
                     assert!(shown.is_empty(), "{now}");
                     continue;
                 };
+                let is_of_valkey = bytes[bytes.len() - 10..].starts_with(&VERSION_OF_VALKEY.to_le_bytes());
+                assert_eq!(
+                    is_of_valkey,
+                    version == VERSION_OF_VALKEY && first_time(entry.value().at(now)).is_some()
+                );
                 let mut builder = ChangeBuilder::default();
                 assert_eq!(payload::read(&bytes, &mut builder).unwrap(), shown.len() as u64);
                 let read = Entry::create(b"key", &builder.finish(None).unwrap().unwrap(), Lsn(1)).unwrap();
@@ -412,7 +422,7 @@ mod tests {
         for entries in [0, 1, 20, 3000] {
             let entry = Entry::create(b"key", &stream(entries), Lsn(1)).unwrap();
             let ValueRef::Stream(was) = entry.value() else { panic!("a stream was made") };
-            let bytes = payload_of(&entry, 0).unwrap();
+            let bytes = payload_of(&entry, 0, VERSION_WRITTEN).unwrap();
             let mut builder = ChangeBuilder::default();
             assert_eq!(payload::read(&bytes, &mut builder).unwrap(), entries + 1);
             let change = builder.finish(Some(7)).unwrap().expect("a stream without entries is one");

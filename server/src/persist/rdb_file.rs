@@ -72,6 +72,8 @@ pub(crate) struct Counts {
     pub keys: u64,
     /// Those that are JSON documents, which a Redis without the module RedisJSON does not load.
     pub documents: u64,
+    /// The version of the format.
+    pub version: u16,
 }
 
 /// Writes libraries of functions and all keys of a view of the store; how many of these. `opened` gets the
@@ -120,7 +122,7 @@ fn write_view<E: From<Cancelled> + From<DiskError>>(
     let mut writer = Writer::of_version(counted, version).map_err(failed)?.compressing(compresses);
     writer.about(REDIS_VERSION, unix_ms / 1000, Heap::now().allocated).map_err(failed)?;
     functions.iter().try_for_each(|source| writer.function(source)).map_err(failed)?;
-    let (mut counts, mut selected) = (Counts::default(), None);
+    let (mut counts, mut selected) = (Counts { version, ..Counts::default() }, None);
     let mut part: Vec<Entry> = Vec::new();
     while let Some(db) = view.next_db() {
         // Written behind the part: a disk may be slow, and a view cannot be cancelled within one.

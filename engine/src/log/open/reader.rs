@@ -494,9 +494,10 @@ impl Reader {
                     self.disk.remove(&file.path)?;
                     removed = true;
                 } else {
-                    if kept < file.bytes {
-                        file.file.set_len(kept)?;
-                    }
+                    // Without an end in order, a file also has space behind its end that was reserved for it.
+                    // It is told from others by nothing, and a file that is as long as said has that taken
+                    // away only.
+                    file.file.set_len(kept)?;
                     closed.push(ClosedFile::new(&file.path, &file.header, kept, tally.contents));
                     if kept < file.bytes || unsure(file.index) {
                         file.file.sync_data()?;

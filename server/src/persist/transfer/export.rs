@@ -14,6 +14,7 @@ use tarn_engine::ViewOptions;
 use tarn_engine::checkpoint::Loaded;
 use tarn_engine::io::{Clock, SystemClock};
 use tarn_engine::recovery::{self, Progress};
+use tarn_rdb::VERSION_WITH_FUNCTIONS;
 
 use super::{Place, Stage, TransferError, disk};
 use crate::persist::log_switch::{self, Tail};
@@ -35,7 +36,8 @@ pub struct Exported {
     pub read: Duration,
     /// How long it took in all.
     pub all: Duration,
-    /// Messages about parts of the log that the file lacks, or that the checkpoint replaced.
+    /// Messages about parts of the log that the file lacks, or that the checkpoint replaced, and about a
+    /// version that is not the one that was asked for.
     pub warnings: Vec<String>,
 }
 
@@ -75,10 +77,24 @@ pub fn export(
     let functions: Vec<&[u8]> = functions.iter().map(Vec::as_slice).collect();
     // Compressed, as Redis does unless it is told not to.
     let form = Form { functions: &functions, compresses: true, version, unix_ms: clock.unix_ms() };
-    let Counts { keys, documents } = write(loaded, form, &clock, &mut file, report)?;
+    let Counts { keys, documents, version: written } = write(loaded, form, &clock, &mut file, report)?;
     let bytes = file.publish()?;
     let all = clock.monotonic() - began;
-    Ok(Exported { keys, documents, bytes, read, all, warnings: warnings.try_iter().collect() })
+    let warnings = warnings.try_iter().chain(newer(version, written)).collect();
+    Ok(Exported { keys, documents, bytes, read, all, warnings })
+}
+
+/// The message of a file whose contents need a newer version than the one that was asked for.
+fn newer(asked: u16, written: u16) -> Option<String> {
+    let reason = match written {
+        _ if written == asked => return None,
+        VERSION_WITH_FUNCTIONS => "there are functions: Redis 7.0 and later loads it",
+        _ => {
+            "fields of hashes have times: Redis 7.4 and later loads it. HPERSIST takes times away, and \
+             Valkey 9 loads a file of version 80"
+        }
+    };
+    Some(format!("the file has version {written}, not {asked}, as {reason}"))
 }
 
 /// Reads the data, and reports progress. Sends a message for each part of the log that is not read.
