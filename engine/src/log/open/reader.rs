@@ -494,9 +494,8 @@ impl Reader {
                     self.disk.remove(&file.path)?;
                     removed = true;
                 } else {
-                    // Without an end in order, a file also has space behind its end that was reserved for it.
-                    // It is told from others by nothing, and a file that is as long as said has that taken
-                    // away only.
+                    // Also where it is as long as that: a process that was killed has left space behind the
+                    // end, which was reserved, and which a length does not tell of.
                     file.file.set_len(kept)?;
                     closed.push(ClosedFile::new(&file.path, &file.header, kept, tally.contents));
                     if kept < file.bytes || unsure(file.index) {
