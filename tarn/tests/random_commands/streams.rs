@@ -72,6 +72,12 @@ impl Streams {
         }
     }
 
+    /// An ID for a read: `+` means something there since Redis 7.4.
+    fn id_to_read(&mut self) -> String {
+        let id = self.id();
+        if id == "+" { "-".to_owned() } else { id }
+    }
+
     fn new_id(&mut self) -> String {
         match self.rng.random_range(0..20) {
             0..12 => {
@@ -164,7 +170,7 @@ impl Streams {
                 words.push("STREAMS".to_owned());
                 let streams = self.rng.random_range(1..3);
                 words.extend((0..streams).map(|_| self.key()));
-                words.extend((0..streams).map(|_| self.id()));
+                words.extend((0..streams).map(|_| self.id_to_read()));
             }
         }
         words
@@ -185,7 +191,7 @@ impl Streams {
                 let streams = self.rng.random_range(1..3);
                 words.extend(keys[..streams].iter().map(|key| (*key).to_owned()));
                 for _ in 0..streams {
-                    let id = if self.happens(70) { ">".to_owned() } else { self.id() };
+                    let id = if self.happens(70) { ">".to_owned() } else { self.id_to_read() };
                     words.push(id);
                 }
             }
