@@ -49,5 +49,5 @@ fn restore_and_dump(bytes: &[u8]) -> Option<Vec<u8>> {
     batch.push(Write::Key { db: 0, key: Cow::Borrowed(key), change });
     latched.commit(&batch, &mut Group::default()).expect("there is no log that could refuse");
     // A hash is gone at once if its fields are.
-    latched.get(0, key).and_then(|entry| payload_of(entry, 0))
+    latched.get(0, key).and_then(|entry| payload_of(entry, 0, VERSION))
 }
