@@ -146,7 +146,11 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: 4_000,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
 
         #[test]
         fn short_names_have_the_order_of_ids_and_lead_back_to_them(one in ids(), other in ids(), same: bool) {
