@@ -36,7 +36,7 @@ use crate::statement::instant::Instant;
 use crate::statement::outcome::Outcome;
 use crate::statement::query::{Fetching, Owner, Query, Running};
 use crate::statement::scan_context::ScanContext;
-use crate::statement::work::{Work, work_of};
+use crate::statement::work::{Work, refuse_writes, work_of};
 use crate::table::index;
 use crate::table::rows::BATCH_ROWS;
 
@@ -129,6 +129,7 @@ impl Session {
         };
         let (statement, to) = export::of_statement(statement)?;
         check_names_of(&statement)?;
+        refuse_writes(&statement)?;
         let statement = mended_any(statement)?;
         let running = self.begin_query(sql, timeout, Fetching::AtOnce);
         let (session, query) = (self.clone(), running.query().clone());
@@ -146,6 +147,7 @@ impl Session {
 
     /// Plans a statement that is run later.
     pub(crate) async fn plan(self: &Arc<Self>, statement: Statement) -> Result<LogicalPlan, QueryError> {
+        refuse_writes(&statement)?;
         let session = self.clone();
         let statement = mended_any(statement)?;
         let planning = async move {

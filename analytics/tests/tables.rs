@@ -566,6 +566,11 @@ async fn sql_does_not_write() {
     let session = house.session();
     for statement in [
         "INSERT INTO flight VALUES ('9', 'x', 1)",
+        "INSERT INTO flight VALUES ('9')",
+        "INSERT INTO nothing VALUES ('9')",
+        "EXPLAIN UPDATE flight SET nothing = 'x'",
+        "TRUNCATE flight",
+        "MERGE INTO flight USING flight AS f ON false WHEN MATCHED THEN DELETE",
         "UPDATE flight SET dest = 'x'",
         "DELETE FROM flight",
         "CREATE TABLE copy AS SELECT * FROM flight",

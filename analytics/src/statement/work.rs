@@ -2,6 +2,8 @@
 
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::{DdlStatement, Expr, LogicalPlan};
+use datafusion::sql::parser::Statement as AnyStatement;
+use datafusion::sql::sqlparser::ast::Statement;
 
 use crate::error::QueryError;
 use crate::table::declaration::Shape;
@@ -15,6 +17,25 @@ pub(crate) enum Work {
     ReadsAgain,
     /// Declares a table or an index, or drops a table.
     Declares,
+}
+
+/// Refuses a statement that writes before it is planned: the planner would complain of its tables, columns
+/// and number of values first.
+pub(crate) fn refuse_writes(statement: &AnyStatement) -> Result<(), QueryError> {
+    let statement = match statement {
+        AnyStatement::Statement(statement) => statement,
+        AnyStatement::Explain(explained) => return refuse_writes(&explained.statement),
+        _ => return Ok(()),
+    };
+    let what = match **statement {
+        Statement::Insert(_) => "INSERT",
+        Statement::Update(_) => "UPDATE",
+        Statement::Delete(_) => "DELETE",
+        Statement::Merge(_) => "MERGE",
+        Statement::Truncate(_) => "TRUNCATE",
+        _ => return Ok(()),
+    };
+    Err(QueryError::Writes(what.to_owned()))
 }
 
 /// Classifies a plan; refuses one that writes.
