@@ -89,7 +89,15 @@ pub(crate) fn ask(client: &mut Client, command: &[&str]) -> Result<tarn_resp::Fr
     if reply.is_error() {
         let said = reply.to_string();
         let said = said.strip_prefix("(error) ").unwrap_or(&said);
-        return Err(Trouble::Refused(said.strip_prefix("ERR ").unwrap_or(said).to_owned()));
+        let said = said.strip_prefix("ERR ").unwrap_or(said);
+        if said.starts_with("unknown command") {
+            let name = command.first().copied().unwrap_or_default();
+            return Err(Trouble::Refused(format!(
+                "the server does not know the command {name}: it is another server than Tarn, an older \
+                 version, or the command has been renamed there (it said: {said})"
+            )));
+        }
+        return Err(Trouble::Refused(said.to_owned()));
     }
     Ok(reply)
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use running::redis::Redis;
 use running::{Connection, Folder, Running, digest, eventually, field, number};
 
 /// Small files, compacted as soon as some of their records are obsolete.
@@ -408,6 +409,12 @@ fn a_backup_that_cannot_be_made_says_why_and_the_server_goes_on() {
     assert_eq!(client.ask("BACKUP a SINCE"), "-ERR syntax error");
     assert_eq!(client.ask("BACKUP a SINCE x"), "-ERR value is not an integer or out of range");
     assert_eq!(client.ask("BACKUP a AFTER 1"), "-ERR syntax error");
+    for subcommand in ["START", "abort"] {
+        let told = client.ask(&format!("BACKUP {subcommand}"));
+        let why = format!("-ERR BACKUP {subcommand} is a command of Redis; here BACKUP takes a directory");
+        assert!(told.starts_with(&why), "{told}");
+        assert!(!running.folder.path(subcommand).exists());
+    }
     assert_eq!(client.ask("SET key value"), "+OK");
     assert_eq!(field(&mut client, "last_backup_status").unwrap(), "err");
 
@@ -430,6 +437,17 @@ fn a_backup_that_cannot_be_made_says_why_and_the_server_goes_on() {
         assert_eq!(digest_of(running.folder.path("restored"), 1), before);
     }
     assert_eq!(field(&mut client, "aof_last_write_status").unwrap(), "ok");
+}
+
+#[test]
+fn another_server_than_tarn_is_called_one() {
+    let Some(redis) = Redis::start() else { return };
+    let (code, said) = tarn(&["backup", "-p", &redis.port.to_string(), "full"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(
+        said.starts_with("tarn: the server does not know the command BACKUP: it is another server"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -28,6 +28,10 @@ pub(super) const COMMANDS: &[Command] = &[row(
 const CONTROL: CommandError =
     CommandError::text("ERR BACKUP takes a directory without control characters in its name");
 
+/// Subcommands of the command `BACKUP` of Redis 8.10, which is another one. A script that means those would
+/// otherwise make backups of such names.
+const SUBCOMMANDS: [&[u8]; 7] = [b"abort", b"cleanup", b"help", b"list", b"seal", b"start", b"status"];
+
 fn backup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let since = match args.len() {
         2 => Lsn::ZERO,
@@ -38,6 +42,12 @@ fn backup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     };
     if args[1].iter().any(u8::is_ascii_control) {
         return Err(CONTROL);
+    }
+    if SUBCOMMANDS.iter().any(|name| args[1].eq_ignore_ascii_case(name)) {
+        return Err(CommandError::owned(format!(
+            "ERR BACKUP {} is a command of Redis; here BACKUP takes a directory (of that name: ./{0})",
+            String::from_utf8_lossy(&args[1])
+        )));
     }
     let given = Path::new(OsStr::from_bytes(&args[1]));
     let places = Places::of(&cx.server.config.snapshot());
