@@ -417,6 +417,7 @@ fn data_that_is_there_is_never_imported_over() {
     let nowhere = given.path("nowhere");
     let (code, said) = tarn(&["import", "--dir", text(&nowhere), text(&file)]);
     assert!(code == 1 && said.starts_with("tarn: cannot use data directory "), "{said}");
+    assert!(said.trim_end().ends_with("; create it, or name another with --dir"), "{said}");
     assert!(!nowhere.exists());
 
     let port = free_port().to_string();

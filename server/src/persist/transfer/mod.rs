@@ -67,7 +67,7 @@ pub enum Stage {
 #[derive(Debug, Error)]
 pub enum TransferError {
     /// The data directory is missing or cannot be used.
-    #[error("cannot use data directory {}: {source}; name another with --dir", path.display())]
+    #[error("cannot use data directory {}: {source}; create it, or name another with --dir", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
