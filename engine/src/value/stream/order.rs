@@ -41,9 +41,11 @@ impl Probe<StreamOrder> for ByName<'_> {
     fn pick(&mut self, branch: &Branch<StreamOrder>) -> usize {
         let before = |child: &Child<StreamOrder>| *child.separator <= *self.0;
         let children = &branch.children[1..];
-        // Most entries are added behind all others.
-        match children.last() {
-            Some(last) if before(last) => children.len(),
+        // Most entries are added behind all others; the head, groups, consumers and what is pending stand
+        // before all entries.
+        match children {
+            [.., last] if before(last) => children.len(),
+            [first, ..] if !before(first) => 0,
             _ => children.partition_point(before),
         }
     }
