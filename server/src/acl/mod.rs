@@ -1,0 +1,28 @@
+//! Users and what they may do: rules in the words of Redis 7.0, and Valkey's of databases.
+//!
+//! ```text
+//!   SETUSER alice on >secret ~app:* +@read (+set ~cache:*)
+//!     │ rules          user: flags, passwords ── selectors: commands, keys, channels, databases
+//!     └──> registry: a new snapshot of all users, and a new version ──> clients see it with their next request
+//! ```
+//!
+//! A user never changes: a change of its rules makes another one in its place. Commands are numbers here, from
+//! the [`Catalog`] that the table of commands fills. May import `config`, `glob` and `error`.
+
+pub mod catalog;
+mod describe;
+pub mod file;
+pub mod log;
+pub mod registry;
+pub mod rules;
+#[cfg(test)]
+mod rules_tests;
+pub mod selector;
+pub mod user;
+
+pub use catalog::{CATEGORIES, Catalog, Listed};
+pub use log::{AclLog, Context, Entry, Reason};
+pub use registry::{Acl, Changed, RuleRefused, Users};
+pub use rules::{RuleError, Words, merge_selectors};
+pub use selector::{Access, Denied, Selector};
+pub use user::{User, UserId};
