@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn declared_indexes_are_made_while_nobody_waits_for_the_configuration() {
         let config = Arc::new(ConfigStore::new(Config::default(), None));
-        let server = Services::new(config.clone(), AcceptorHandle::new().0, commands::table().slots());
+        let server = Services::new(config.clone(), AcceptorHandle::new().0, commands::catalog());
         let (sender, told) = mpsc::channel();
         server.set_sql(Arc::new(Declares(sender, config)));
         let (engine, _background) = Engine::unlogged(server.databases, 1, Arc::new(SystemClock::new()));

@@ -13,6 +13,7 @@ use tarn_engine::record::Lsn;
 use tarn_engine::recovery::Progress;
 use tokio::sync::Notify;
 
+use crate::acl::{Acl, Catalog};
 use crate::config::ConfigStore;
 use crate::config::live::Live;
 use crate::net::attempts::Attempts;
@@ -51,6 +52,8 @@ pub struct Shared {
     pub databases: usize,
     /// Counters.
     pub stats: Stats,
+    /// Users and what they may do.
+    pub acl: Acl,
     /// `maxmemory`, and how much is in use.
     pub memory_limit: MemoryLimit,
     /// Rates per second.
@@ -110,8 +113,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// The state of a server whose data is not loaded yet, with `slots` counters of commands.
-    pub fn new(config: Arc<ConfigStore>, slots: usize) -> Shared {
+    /// The state of a server whose data is not loaded yet, with counters for the commands of `catalog`.
+    pub fn new(config: Arc<ConfigStore>, catalog: Catalog) -> Shared {
         let settings = config.snapshot();
         let (workers, databases) = (settings.serving_threads(), settings.databases);
         let log = |len_max| {
@@ -125,7 +128,8 @@ impl Shared {
             config,
             live: Live::of(&settings),
             databases,
-            stats: Stats::new(workers, slots),
+            stats: Stats::new(workers, catalog.len()),
+            acl: Acl::new(catalog),
             memory_limit: MemoryLimit::new(settings.memory.maxmemory_bytes),
             rates: Rates::default(),
             clients: Clients::default(),

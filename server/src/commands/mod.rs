@@ -94,6 +94,7 @@ mod zsets;
 
 use std::sync::OnceLock;
 
+use crate::acl::Catalog;
 use crate::execute::table::{Family, Table};
 
 /// All families, each with its group for `COMMAND DOCS`.
@@ -170,6 +171,11 @@ const FAMILIES: &[Family] = &[
     ("set", element_scans::OF_SETS),
     ("sorted-set", element_scans::OF_ZSETS),
 ];
+
+/// All commands as rules of users name them.
+pub fn catalog() -> Catalog {
+    command_row::catalog()
+}
 
 /// The table of all commands.
 pub fn table() -> &'static Table {

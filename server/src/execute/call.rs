@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn every_slow_call_of_a_fast_command_is_in_the_slow_log() {
         let config = Arc::new(ConfigStore::new(Config::default(), None));
-        let server = Shared::new(config, commands::table().slots());
+        let server = Shared::new(config, commands::catalog());
         let address = Address::Unix("test".into());
         let handle = ClientHandle::new(1, address.clone(), address, 0);
         let client = Client::new(Arc::new(handle), true);
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn what_runs_within_a_slow_call_does_not_hide_it() {
         let config = Arc::new(ConfigStore::new(Config::default(), None));
-        let server = Shared::new(config, commands::table().slots());
+        let server = Shared::new(config, commands::catalog());
         let address = Address::Unix("test".into());
         let client = Client::new(Arc::new(ClientHandle::new(1, address.clone(), address, 0)), true);
         let found = commands::table().find(b"lpush").expect("it is there");
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn a_look_of_one_that_waits_stands_for_itself() {
         let config = Arc::new(ConfigStore::new(Config::default(), None));
-        let server = Shared::new(config, commands::table().slots());
+        let server = Shared::new(config, commands::catalog());
         let address = Address::Unix("test".into());
         let client = Client::new(Arc::new(ClientHandle::new(1, address.clone(), address, 0)), true);
         let found = commands::table().find(b"bzpopmin").expect("it is there");

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use tarn_engine::scrub::Scrubber;
 
+use crate::acl::Catalog;
 use crate::analytics::search::Search;
 use crate::analytics::sql::Sql;
 use crate::config::ConfigStore;
@@ -60,9 +61,9 @@ impl Deref for Services {
 }
 
 impl Services {
-    /// The services of a server whose data is not loaded yet, with `slots` counters of commands.
-    pub fn new(config: Arc<ConfigStore>, acceptor: AcceptorHandle, slots: usize) -> Services {
-        let shared = Shared::new(config, slots);
+    /// The services of a server whose data is not loaded yet, with counters for the commands of `catalog`.
+    pub fn new(config: Arc<ConfigStore>, acceptor: AcceptorHandle, catalog: Catalog) -> Services {
+        let shared = Shared::new(config, catalog);
         Services {
             blocking: Blocking::default(),
             saver: Saver::new(shared.started_unix_ms),

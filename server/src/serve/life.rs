@@ -63,7 +63,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
     let (threads, table) = (config.serving_threads(), commands::table());
     let store = ConfigStore::new(loaded.config.clone(), loaded.file.clone());
     let (acceptor, moves) = AcceptorHandle::new();
-    let server = Arc::new(Services::new(Arc::new(store), acceptor, table.slots()));
+    let server = Arc::new(Services::new(Arc::new(store), acceptor, commands::catalog()));
     tell(&server);
     let mut services = vec![Service::Redis, Service::Metrics];
     services.extend(server.sql().map(|_| Service::Sql));
