@@ -9,7 +9,9 @@ use tarn_engine::value::usage::{self, Tracked};
 use tarn_engine::view::ViewLimits;
 use tarn_engine::{EvictionOptions, Victims};
 
-use crate::config::{Config, LogCompaction, MaxmemoryPolicy};
+use crate::acl::registry::is_name;
+use crate::acl::{RuleError, file, merge_selectors};
+use crate::config::{AclPubsubDefault, Config, LogCompaction, MaxmemoryPolicy};
 use crate::execute::services::Services;
 use crate::net::listen::{ListenError, Service};
 use crate::observe::defrag::DefragSettings;
@@ -31,6 +33,11 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
     if !old.keeps_nothing() {
         keeping::warn_if_nothing_is_kept(new);
     }
+    if new.requirepass != old.requirepass {
+        server.acl.set_default_password(&new.requirepass);
+        server.live.set_needs_password(server.acl.needs_password());
+    }
+    server.acl.log.set_len_max(new.acllog_max_len);
     server.live.update(new);
     server.slowlog.set_len_max(new.slowlog_max_len);
     server.large_requests.set_len_max(new.commandlog_large_request_max_len);
@@ -75,6 +82,44 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
             server.saver.switch_log();
         }
     }
+    Ok(())
+}
+
+/// Brings the users of the configuration into force: those of its lines, or of the file that `aclfile` names.
+/// An error says why the server must not start.
+pub(crate) fn load_users(server: &Services, config: &Config) -> Result<(), String> {
+    let (acl, path) = (&server.acl, config.aclfile_path());
+    let all_channels = config.acl_pubsub_default == AclPubsubDefault::AllChannels;
+    if path.is_some() && !config.users.is_empty() {
+        return Err("users are in lines 'user' and in a file that 'aclfile' names; use one of both".to_owned());
+    }
+    for words in &config.users {
+        let Some((name, rules)) = words.split_first() else { continue };
+        let shown = String::from_utf8_lossy(name);
+        if !is_name(name) {
+            return Err(format!("the name of user '{shown}' has white space or a NUL in it"));
+        }
+        let rules = merge_selectors(rules.iter().map(Vec::as_slice))
+            .map_err(|_| format!("user '{shown}': unmatched parenthesis in acl selector"))?;
+        // The user default is there already.
+        let reset = std::iter::once(&b"reset"[..]);
+        let rules: Vec<&[u8]> = reset.chain(rules.iter().map(|rule| &**rule)).collect();
+        let changed = acl.change(name, &rules, all_channels).map_err(|refused| match refused.error {
+            // A rule that names a command is no secret.
+            RuleError::Unknown => {
+                let rule = String::from_utf8_lossy(&refused.rule);
+                format!("user '{shown}': rule '{rule}': {}", refused.error)
+            }
+            error => format!("user '{shown}': {error}"),
+        })?;
+        if !changed.after.is_enabled() {
+            tracing::warn!("The user '{shown}' is disabled: there is no 'on' among its rules");
+        }
+    }
+    if let Some(path) = path {
+        acl.replace(file::read(&path, acl.catalog(), all_channels)?);
+    }
+    server.live.set_needs_password(acl.needs_password());
     Ok(())
 }
 

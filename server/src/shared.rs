@@ -122,14 +122,19 @@ impl Shared {
             log.set_len_max(len_max);
             log
         };
+        let acl = Acl::new(catalog);
+        acl.log.set_len_max(settings.acllog_max_len);
+        if !settings.requirepass.is_empty() {
+            acl.set_default_password(&settings.requirepass);
+        }
         let started_unix_ms = SystemClock::new().unix_ms();
         let (empty_store, _background) = Engine::unlogged(databases, workers, Arc::new(SystemClock::new()));
         Shared {
             config,
             live: Live::of(&settings),
             databases,
-            stats: Stats::new(workers, catalog.len()),
-            acl: Acl::new(catalog),
+            stats: Stats::new(workers, acl.catalog().len()),
+            acl,
             memory_limit: MemoryLimit::new(settings.memory.maxmemory_bytes),
             rates: Rates::default(),
             clients: Clients::default(),

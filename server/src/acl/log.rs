@@ -29,7 +29,9 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: usize = 5;
+    /// All of them.
+    pub const ALL: [Reason; 5] =
+        [Reason::Command, Reason::Key, Reason::Channel, Reason::Database, Reason::Auth];
 
     /// As the log has it.
     pub fn name(self) -> &'static str {
@@ -94,7 +96,7 @@ pub struct AclLog {
     /// The next id, and the entries, newest first.
     entries: Mutex<(u64, VecDeque<Entry>)>,
     len_max: AtomicUsize,
-    denied: [AtomicU64; Reason::ALL],
+    denied: [AtomicU64; Reason::ALL.len()],
 }
 
 impl Default for AclLog {

@@ -2,10 +2,12 @@
 
 use tarn_resp::Args;
 
+use crate::acl::Denied;
 use crate::error::{CommandError, printable};
 use crate::execute::context::Context;
 use crate::execute::parse;
-use crate::net::handle::ClientHandle;
+use crate::execute::rights::{may_read_prefix, refusal};
+use crate::execute::showing::redirect;
 use crate::net::tracks::TrackFlags;
 use crate::pubsub::{Overlap, overlap};
 
@@ -105,6 +107,12 @@ pub(super) fn tracking<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(
         if options.flags.has(TrackFlags::BCAST) && options.prefixes.is_empty() {
             options.prefixes.push(b"");
         }
+        // Each change of such a key would be told, whoever made it.
+        if options.flags.has(TrackFlags::BCAST)
+            && !options.prefixes.iter().all(|prefix| may_read_prefix(cx.server, cx.client, prefix))
+        {
+            return Err(refusal(Denied::Key(0), ""));
+        }
         let (client, Options { flags, redirect, prefixes }) = (&mut *cx.client, options);
         cx.server.tracking.begin(&client.handle, flags, redirect, &mut client.prefixes, &prefixes);
         let bytes: usize = client.prefixes.iter().map(|prefix| PREFIX_BYTES + 2 * prefix.len()).sum();
@@ -145,11 +153,6 @@ pub(super) fn caching<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<()
     tracks.set_flag(TrackFlags::CACHING, true);
     cx.reply.ok();
     Ok(())
-}
-
-/// Who is told in a client's stead; 0: nobody, -1: it does not track.
-pub(super) fn redirect(client: &ClientHandle) -> i64 {
-    if client.tracks.is_on() { client.tracks.redirect() as i64 } else { -1 }
 }
 
 pub(super) fn getredir<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {

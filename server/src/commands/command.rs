@@ -106,7 +106,7 @@ fn getkeys<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
 
 /// The use that this very request makes of a key: `SET` reads with `GET`, which returns the value, and with
 /// comparisons, `DELEX` with these, and `BITFIELD` writes unless it only reads.
-fn flags_of(request: Args<'_>, spec: &KeySpec) -> &'static [&'static str] {
+pub(super) fn flags_of(request: Args<'_>, spec: &KeySpec) -> &'static [&'static str] {
     if !spec.flags.contains(&"variable_flags") {
         return spec.flags;
     }

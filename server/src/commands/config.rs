@@ -71,6 +71,7 @@ fn set<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError>
 
 fn resetstat<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     cx.server.stats.reset();
+    cx.server.acl.log.reset_counts();
     cx.reply.ok();
     Ok(())
 }

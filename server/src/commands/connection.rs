@@ -3,14 +3,17 @@
 use tarn_resp::Args;
 use tarn_resp::Protocol;
 
+use crate::acl::Reason;
+use crate::acl::registry::DEFAULT;
 use crate::commands::modules;
 use crate::error::{CommandError, printable};
 use crate::execute::client::{After, ReplyMode};
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
+use crate::execute::rights::context_of;
+use crate::execute::showing::client_line;
 use crate::execute::spec::Flags;
 use crate::execute::transaction::selected;
-use crate::net::attempts::same_secret;
 use crate::net::listen::Service;
 use crate::version::REDIS_VERSION;
 
@@ -92,16 +95,23 @@ fn select<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     Ok(())
 }
 
-/// Checks a user's password. There is one user, `default`.
-fn authenticate(cx: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), CommandError> {
-    let required = cx.server.config.snapshot().requirepass.clone();
-    // Without a password the user `default` comes in with any.
-    let is_right = user == b"default" && (required.is_empty() || same_secret(&required, password));
-    if is_right {
+/// Checks a user's password. `command` is the word that says it.
+fn authenticate(
+    cx: &mut Context<'_, '_>,
+    command: &[u8],
+    name: &[u8],
+    password: &[u8],
+) -> Result<(), CommandError> {
+    if let Some(user) = cx.server.acl.authenticate(name, password) {
+        cx.client.become_user(&user);
         cx.client.set_authenticated(true);
         return Ok(());
     }
-    if !required.is_empty() && cx.server.attempts.note_wrong(&cx.client.handle.addr, Service::Redis) {
+    let (now, line) = (cx.server.clock.unix_ms(), client_line(super::table(), &cx.client.handle));
+    cx.server.acl.log.push(now, Reason::Auth, context_of(cx.client), (command, name), line);
+    // Where there is nothing to be guessed, nobody guesses.
+    let has_secrets = cx.server.live.needs_password() || cx.server.acl.all().len() > 1;
+    if has_secrets && cx.server.attempts.note_wrong(&cx.client.handle.addr, Service::Redis) {
         cx.client.after = After::Close;
     }
     Err(CommandError::text("WRONGPASS invalid username-password pair or user is disabled."))
@@ -109,17 +119,17 @@ fn authenticate(cx: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Resul
 
 fn auth<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let (user, password) = match args.len() {
-        2 if cx.server.config.snapshot().requirepass.is_empty() => {
+        2 if cx.server.acl.user(DEFAULT).is_some_and(|user| user.needs_no_password()) => {
             return Err(CommandError::text(
                 "ERR AUTH <password> called without any password configured for the default user. \
                  Are you sure your configuration is correct?",
             ));
         }
-        2 => (&b"default"[..], args.at(1)),
+        2 => (DEFAULT, args.at(1)),
         3 => (args.at(1), args.at(2)),
         _ => return Err(CommandError::Syntax),
     };
-    authenticate(cx, user, password)?;
+    authenticate(cx, args.at(0), user, password)?;
     cx.reply.ok();
     Ok(())
 }
@@ -148,7 +158,7 @@ fn hello<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
     while let Some(option) = args.get(at) {
         let left = args.len() - at - 1;
         if option.eq_ignore_ascii_case(b"auth") && left >= 2 {
-            authenticate(cx, args.at(at + 1), args.at(at + 2))?;
+            authenticate(cx, args.at(0), args.at(at + 1), args.at(at + 2))?;
             at += 3;
         } else if option.eq_ignore_ascii_case(b"setname") && left >= 1 {
             name = Some(check_name(args.at(at + 1))?);
@@ -212,6 +222,7 @@ fn reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> 
     cx.server.tracking.end(&cx.client.handle, &mut cx.client.prefixes);
     cx.client.db = 0;
     cx.client.reply_mode = ReplyMode::On;
+    cx.client.become_default_user();
     cx.client.set_authenticated(!cx.server.live.needs_password());
     {
         let mut info = cx.client.handle.info.lock();

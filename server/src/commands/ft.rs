@@ -12,8 +12,8 @@ use crate::execute::context::Context;
 use crate::execute::executor::stops_writes;
 use crate::execute::spec::Flags;
 
-const READS: Flags = Flags::READONLY.with(Flags::NO_MULTI).with(Flags::NOSCRIPT);
-const DECLARES: Flags = Flags::NO_MULTI.with(Flags::NOSCRIPT);
+const READS: Flags = Flags::READONLY.with(Flags::NO_MULTI).with(Flags::NOSCRIPT).with(Flags::READS_ALL);
+const DECLARES: Flags = Flags::NO_MULTI.with(Flags::NOSCRIPT).with(Flags::READS_ALL);
 const ALL_KEYS: &str = "O(N) where N is the number of keys that are read; other clients do not wait";
 const TERMS: &str = "O(N) where N is the number of terms that are declared";
 const SMALL: &str = "O(N) where N is the number of indexes";

@@ -4,6 +4,7 @@
 //! import `execute`, `metrics`, `apply` and the folders below them.
 
 mod absent;
+mod acl;
 mod backups;
 mod bitfield;
 mod bits;
@@ -101,6 +102,7 @@ use crate::execute::table::{Family, Table};
 const FAMILIES: &[Family] = &[
     ("connection", connection::COMMANDS),
     ("connection", client::COMMANDS),
+    ("server", acl::COMMANDS),
     ("server", checkpoints::COMMANDS),
     ("server", backups::COMMANDS),
     ("server", server::COMMANDS),
@@ -180,7 +182,7 @@ pub fn catalog() -> Catalog {
 /// The table of all commands.
 pub fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
-    TABLE.get_or_init(|| Table::new(FAMILIES))
+    TABLE.get_or_init(|| Table::new(FAMILIES).with_uses(command::flags_of))
 }
 
 #[cfg(test)]

@@ -13,11 +13,12 @@ use crate::execute::spec::Flags;
 pub(super) const COMMANDS: &[Command] = &[row(
     "sql",
     -2,
-    Flags::READONLY.with(Flags::NO_MULTI).with(Flags::NOSCRIPT),
+    Flags::READONLY.with(Flags::NO_MULTI).with(Flags::NOSCRIPT).with(Flags::READS_ALL),
     "7.0.0",
     "Runs a statement of SQL: the names of its columns, then its rows; with WARNINGS a list of these before.",
     sql,
 )
+.categories(&["@dangerous"])
 .complexity("O(N) where N is the number of keys that are read; other clients do not wait")];
 
 const NO_SQL: CommandError = CommandError::text("ERR SQL is not there: this server was built without it");

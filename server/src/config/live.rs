@@ -80,7 +80,13 @@ impl Live {
             hll_sparse_max_bytes: AtomicU64::new(0),
         };
         live.update(config);
+        live.set_needs_password(!config.requirepass.is_empty());
         live
+    }
+
+    /// Says whether clients have to say who they are, which the rules of the user `default` decide.
+    pub fn set_needs_password(&self, needs: bool) {
+        self.needs_password.store(needs, Ordering::Relaxed);
     }
 
     /// Takes over the settings of a changed configuration.
@@ -95,7 +101,6 @@ impl Live {
             live.soft_s.store(limit.soft_s, Ordering::Relaxed);
         }
         self.timeout_s.store(config.timeout_s, Ordering::Relaxed);
-        self.needs_password.store(!config.requirepass.is_empty(), Ordering::Relaxed);
         self.tcp_keepalive_s.store(config.tcp_keepalive_s.into(), Ordering::Relaxed);
         self.auth_timeout_s.store(config.auth_timeout_s, Ordering::Relaxed);
         self.protected_mode.store(config.protected_mode, Ordering::Relaxed);

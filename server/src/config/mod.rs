@@ -31,7 +31,7 @@ pub use directives::{directives, find_directive, nearest_name};
 pub use error::{LoadError, RewriteError, SetError, Source, ValueError};
 pub use file::read_config;
 pub use kinds::{
-    AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass, DebugAccess, FileName,
+    AclPubsubDefault, AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass, DebugAccess, FileName,
     LogCompaction, LogCompression, LogLevel, MaxmemoryPolicy, MemoryShare, MetricsAuth, OutputBufferLimit,
     OutputBufferLimits, RdbVersion, SaveRule, SaveRules, SqlTls, Supervised, by_words,
 };

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::cores::Cores;
 use super::kinds::{
-    AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, DebugAccess, FileName, LogCompaction,
-    LogCompression, LogLevel, MaxmemoryPolicy, MemoryShare, MetricsAuth, OutputBufferLimits, RdbVersion,
-    SaveRules, SqlTls, Supervised, settled,
+    AclPubsubDefault, AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, DebugAccess, FileName,
+    LogCompaction, LogCompression, LogLevel, MaxmemoryPolicy, MemoryShare, MetricsAuth, OutputBufferLimits,
+    RdbVersion, SaveRules, SqlTls, Supervised, settled,
 };
 use super::notifications::EventClasses;
 use super::shape::Value;
@@ -197,6 +197,14 @@ pub struct Config {
     pub slowlog_log_slower_than_us: i64,
     /// Milliseconds that a script runs before others are told; 0 for never.
     pub busy_reply_threshold_ms: u64,
+    /// Entries of `ACL LOG`.
+    pub acllog_max_len: usize,
+    /// The channels that new users may read and write.
+    pub acl_pubsub_default: AclPubsubDefault,
+    /// File of users; empty for none.
+    pub aclfile: Vec<u8>,
+    /// The lines that make users, each without the word `user`: a name, and rules.
+    pub users: Vec<Vec<Vec<u8>>>,
     /// Entries of the slow log.
     pub slowlog_max_len: usize,
     /// Bytes from which a request is large; -1 for none, 0 for all.
@@ -323,6 +331,11 @@ impl Config {
         self.below_dir(&self.requirepass_file)
     }
 
+    /// File of users, below `dir` if relative; `None`: there is none.
+    pub fn aclfile_path(&self) -> Option<PathBuf> {
+        self.below_dir(&self.aclfile)
+    }
+
     /// File for messages, below `dir` if relative; `None`: standard error.
     pub fn logfile_path(&self) -> Option<PathBuf> {
         self.below_dir(&self.logfile)
@@ -431,6 +444,10 @@ impl Config {
             proto_max_bulk_len_bytes: 0,
             slowlog_log_slower_than_us: 0,
             busy_reply_threshold_ms: 0,
+            acllog_max_len: 0,
+            acl_pubsub_default: AclPubsubDefault::default(),
+            aclfile: Vec::new(),
+            users: Vec::new(),
             slowlog_max_len: 0,
             commandlog_request_larger_than: 0,
             commandlog_large_request_max_len: 0,

@@ -33,6 +33,8 @@ pub struct ConfigStore {
     writer: Mutex<(), rank::Configuration>,
     /// Held while the file is written.
     rewriting: Mutex<(), rank::Configuration>,
+    /// The lines that make all users; `None`: those of the file do.
+    users: Mutex<Option<Vec<Vec<u8>>>>,
     file: Option<PathBuf>,
 }
 
@@ -54,6 +56,7 @@ impl ConfigStore {
             generation: AtomicU64::new(0),
             writer: Mutex::new(()),
             rewriting: Mutex::new(()),
+            users: Mutex::new(None),
             file,
         }
     }
@@ -146,13 +149,19 @@ impl ConfigStore {
         apply(&self.snapshot())
     }
 
+    /// Notes the lines that make the users which are in force now; those of the file are replaced by them.
+    pub fn note_users(&self, lines: Vec<Vec<u8>>) {
+        *self.users.lock() = Some(lines);
+    }
+
     /// Writes the configuration in force into the file it came from. The file's comments and order stay,
     /// lines change in place, new ones come last; a crash leaves the old file or the new one.
     pub fn rewrite(&self) -> Result<(), RewriteError> {
         // Not the lock of those who set directives, who are inside the gate.
         let _alone = self.rewriting.lock();
         let path = self.file.as_deref().ok_or(RewriteError::NoFile)?;
-        rewrite_file(path, &self.snapshot())
+        let users = self.users.lock().clone();
+        rewrite_file(path, &self.snapshot(), users.as_deref())
     }
 }
 

@@ -3,8 +3,9 @@
 
 use super::directive::{BYTES_MAX, Directive, Home, INT_MAX, int, memory};
 use super::kinds::{
-    AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass, DebugAccess, LogCompaction,
-    LogCompression, LogLevel, MaxmemoryPolicy, MetricsAuth, RdbVersion, SqlTls, Stored, Supervised,
+    AclPubsubDefault, AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass, DebugAccess,
+    LogCompaction, LogCompression, LogLevel, MaxmemoryPolicy, MetricsAuth, RdbVersion, SqlTls, Stored,
+    Supervised,
 };
 use super::settings::{Config, DATABASES_MAX};
 use super::shape::Shape;
@@ -106,6 +107,13 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::at_start("requirepass-file", Shape::Text, "", field!(requirepass_file),
         "file, below dir if relative, whose first line is the password, where 'requirepass' says none; it is \
          read at the start"),
+    Directive::at_start("aclfile", Shape::Text, "", field!(aclfile),
+        "file of users, below dir if relative, which ACL LOAD reads and ACL SAVE writes; lines 'user' are \
+         refused beside it"),
+    Directive::run_time("acl-pubsub-default", Shape::Choice(AclPubsubDefault::NAMES), "resetchannels",
+        field!(acl_pubsub_default), "channels that new users may read and write: none, or all"),
+    Directive::run_time("acllog-max-len", int(0, i64::MAX), "128", field!(acllog_max_len),
+        "entries of ACL LOG"),
     Directive::at_start("daemonize", Shape::Bool, "no", field!(daemonize),
         "go to the background as soon as clients can connect; not under a supervisor. Messages that \
          'logfile' takes nowhere are lost"),

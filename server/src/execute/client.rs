@@ -13,6 +13,7 @@ use crate::config::rewriter;
 use crate::error::CommandError;
 use crate::execute::blocking::BlockRequest;
 use crate::execute::preparing::Ready;
+use crate::execute::rights::Rights;
 use crate::execute::spec::Flags;
 use crate::execute::steps::Rest;
 use crate::execute::transaction::{Transaction, Watching};
@@ -70,6 +71,8 @@ pub struct Client {
     pub protocol: Protocol,
     /// Whether it may do more than `AUTH`.
     pub authenticated: bool,
+    /// The user that it is, and whether that one may do everything.
+    pub(crate) rights: Rights,
     /// Whether replies are sent.
     pub reply_mode: ReplyMode,
     /// The next step after this command.
@@ -142,6 +145,7 @@ impl Client {
             db: 0,
             protocol: Protocol::Resp2,
             authenticated,
+            rights: Rights::default(),
             reply_mode: ReplyMode::On,
             after: After::GoOn,
             waits: false,

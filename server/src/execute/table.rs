@@ -1,8 +1,10 @@
 //! The table of all commands, and the look-up of a name in it.
 
 use hashbrown::HashTable;
+use tarn_resp::Args;
 
 use crate::execute::command::Command;
+use crate::execute::spec::KeySpec;
 
 /// The commands of one group, as `COMMAND DOCS` names it.
 pub type Family = (&'static str, &'static [Command]);
@@ -25,7 +27,11 @@ pub struct Table {
     /// The few whose names have more than 16 bytes.
     long_names: Vec<Found>,
     by_slot: Vec<&'static Command>,
+    uses: Uses,
 }
+
+/// Says what a request does with the keys of a group, in the words of its flags.
+pub type Uses = for<'a, 'k> fn(Args<'a>, &'k KeySpec) -> &'static [&'static str];
 
 /// A command under its name as one number.
 #[derive(Clone, Copy)]
@@ -86,6 +92,7 @@ impl Table {
             by_name: HashTable::with_capacity(512),
             long_names: Vec::new(),
             by_slot: Vec::new(),
+            uses: |_, group| group.flags,
         };
         for found in all(families) {
             table.by_slot.push(found.command);
@@ -97,6 +104,18 @@ impl Table {
             table.by_name.insert_unique(mix(row.name | CASES), row, |row| mix(row.name | CASES));
         }
         table
+    }
+
+    /// The same, where a function says what requests do with keys.
+    pub fn with_uses(mut self, uses: Uses) -> Table {
+        self.uses = uses;
+        self
+    }
+
+    /// What a request does with the keys of a group, in the words of `COMMAND INFO`.
+    #[inline]
+    pub fn uses_of(&self, request: Args<'_>, group: &KeySpec) -> &'static [&'static str] {
+        (self.uses)(request, group)
     }
 
     /// The command of this name, in any case.

@@ -1,5 +1,6 @@
 //! The handle of a client: what other threads see of it, and how they reach it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -60,12 +61,31 @@ pub struct ClientHandle {
     monitors: AtomicBool,
     durability: AtomicU8,
     killed: AtomicBool,
+    /// Whether it may read channels that it must read no longer.
+    doubtful_channels: AtomicBool,
     waker: Mutex<Option<Waker>>,
+}
+
+/// The user that a client is: a name, and a number that tells it from later ones of the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserTag {
+    /// The name.
+    pub name: Arc<[u8]>,
+    /// The number; 0: the user `default`.
+    pub id: u64,
+}
+
+impl Default for UserTag {
+    fn default() -> UserTag {
+        UserTag { name: b"default".as_slice().into(), id: 0 }
+    }
 }
 
 /// The part of a client that `CLIENT LIST` shows and commands change.
 #[derive(Clone, Debug, Default)]
 pub struct ClientInfo {
+    /// The user that it is.
+    pub user: UserTag,
     /// `CLIENT SETNAME`.
     pub name: String,
     /// The selected database.
@@ -108,6 +128,7 @@ impl ClientHandle {
             monitors: AtomicBool::new(false),
             durability: AtomicU8::new(DURABILITY_OF_SERVER),
             killed: AtomicBool::new(false),
+            doubtful_channels: AtomicBool::new(false),
             waker: Mutex::new(None),
         }
     }
@@ -202,6 +223,20 @@ impl ClientHandle {
     pub fn kill(&self) {
         self.killed.store(true, Ordering::Relaxed);
         self.wake();
+    }
+
+    /// Asks the connection to look whether its user may read its channels still.
+    pub fn look_at_channels(&self) {
+        self.doubtful_channels.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Whether it was asked to.
+    #[inline]
+    pub fn takes_doubt(&self) -> bool {
+        // Pairs with the release in `look_at_channels`: the user has changed before.
+        self.doubtful_channels.load(Ordering::Relaxed)
+            && self.doubtful_channels.swap(false, Ordering::Acquire)
     }
 
     /// Whether the connection shall close.

@@ -106,6 +106,9 @@ pub(crate) fn is_secret(args: Args<'_>, i: usize) -> bool {
     if is(0, b"migrate") {
         return i >= 7 && (is(i - 1, b"auth") || is(i - 1, b"auth2") || is(i - 2, b"auth2"));
     }
+    if is(0, b"acl") && is(1, b"setuser") {
+        return i >= 2;
+    }
     let sets = is(0, b"config") && is(1, b"set") && i >= 3 && !i.is_multiple_of(2);
     sets && find_directive(args.at(i - 1)).is_some_and(|directive| directive.sensitive)
 }

@@ -41,6 +41,9 @@ pub enum ServeError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// The users of the configuration, or of `aclfile`, cannot be read.
+    #[error("cannot load the users: {0}")]
+    Users(String),
     /// Nobody could connect.
     #[error(transparent)]
     Listen(#[from] ListenError),

@@ -64,6 +64,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
     let store = ConfigStore::new(loaded.config.clone(), loaded.file.clone());
     let (acceptor, moves) = AcceptorHandle::new();
     let server = Arc::new(Services::new(Arc::new(store), acceptor, commands::catalog()));
+    apply::load_users(&server, config).map_err(ServeError::Users)?;
     tell(&server);
     let mut services = vec![Service::Redis, Service::Metrics];
     services.extend(server.sql().map(|_| Service::Sql));

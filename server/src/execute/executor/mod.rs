@@ -42,6 +42,7 @@ use crate::error::CommandError;
 use crate::execute::call::{Call, note_large};
 use crate::execute::client::{After, Client, ReplyMode};
 use crate::execute::command::Command;
+use crate::execute::rights::{self, request_of};
 use crate::execute::services::Services;
 use crate::execute::spec::Flags;
 use crate::execute::table::{Found, Table};
@@ -219,11 +220,21 @@ impl<'e> Executor<'e> {
         let resolved = resolve(found, args, || self.allows_debug(client));
         let resolved = resolved.map_err(|error| client.reject(Flags::NONE, error))?;
         let Resolved { command, slot, .. } = resolved;
+        let is_free = client.rights.is_unrestricted(self.server.acl.version());
+        if !is_free && !client.renew_rights(&self.server.acl) {
+            // Its user is gone, and it goes, too.
+            client.set_authenticated(false);
+            client.after = After::Close;
+        }
         let refusal = resolved.refusal(args, client.authenticated).or_else(|| {
             // A request that has begun is not refused: its change happens, and the next one would find its
             // outcome.
             if client.has_begun() {
                 None
+            } else if !is_free
+                && let Some(refusal) = self.refuse_by_rights(command, slot, client, args)
+            {
+                Some(refusal)
             } else if self.server.scripts.running.is_busy()
                 && !self.serving
                 && !command.flags.has(Flags::ALLOW_BUSY)
@@ -290,6 +301,21 @@ impl<'e> Executor<'e> {
                 result
             }
         }
+    }
+
+    /// Why the user of a client may not run a request, or may not have it queued.
+    #[cold]
+    fn refuse_by_rights(
+        &self,
+        command: &'static Command,
+        slot: usize,
+        client: &Client,
+        args: Args<'_>,
+    ) -> Option<CommandError> {
+        // Requests before it in the queue may select another database; `EXEC` looks again.
+        let is_queued = client.transaction.is_some() && !command.flags.has(Flags::AT_ONCE);
+        let db = (!is_queued).then_some(client.db);
+        rights::refuse(self.server, client, request_of(self.table, command, slot, args, db))
     }
 
     /// The error of clients while a script or a function runs for long.
