@@ -110,6 +110,10 @@ pub(super) fn apply(
         _ if selects => {
             let mut selector = Selector::new(catalog, all_channels);
             for rule in split_args(&rule[1..rule.len() - 1]).unwrap_or_default() {
+                // Within parentheses it could not be read back.
+                if rule.ends_with(b")") || rule.iter().any(|byte| b"\"'".contains(byte)) {
+                    return Err(RuleError::Syntax);
+                }
                 apply_to_selector(&mut selector, &rule, catalog)?;
             }
             user.others.push(selector);

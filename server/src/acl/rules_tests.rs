@@ -64,6 +64,8 @@ fn wrong_rules_are_refused_in_the_words_of_redis() {
         ("", "~a b", RuleError::Syntax),
         ("", "&a\tb", RuleError::Syntax),
         ("", "(+nothing)", RuleError::Unknown),
+        ("", "(\"~a'b\")", RuleError::Syntax),
+        ("", "(~a) +get)", RuleError::Syntax),
         ("allkeys", "~a", RuleError::AfterAllKeys),
         ("allchannels", "&a", RuleError::AfterAllChannels),
         ("", "<absent", RuleError::NoSuchPassword),
