@@ -36,6 +36,10 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
     if new.requirepass != old.requirepass {
         server.acl.set_default_password(&new.requirepass);
         server.live.set_needs_password(server.acl.needs_password());
+        // A line of the user default would outrank the new password at the next start.
+        if server.config.has_noted_users() || !old.users.is_empty() {
+            note_users(server, new);
+        }
     }
     server.acl.log.set_len_max(new.acllog_max_len);
     server.live.update(new);
@@ -83,6 +87,14 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Notes the users that are in force for `CONFIG REWRITE`, unless they stand in a file of their own.
+pub(crate) fn note_users(server: &Services, config: &Config) {
+    if config.aclfile_path().is_none() {
+        let (users, catalog) = (server.acl.all(), server.acl.catalog());
+        server.config.note_users(users.values().map(|user| user.line(catalog)).collect());
+    }
 }
 
 /// Brings the users of the configuration into force: those of its lines, or of the file that `aclfile` names.

@@ -4,6 +4,7 @@ use tarn_resp::Args;
 
 use crate::acl::registry::{DEFAULT, is_name};
 use crate::acl::{CATEGORIES, Denied, Selector, User, catalog, file, merge_selectors};
+use crate::apply::note_users;
 use crate::commands::help::{lines, unknown_container};
 use crate::config::AclPubsubDefault;
 use crate::error::{CommandError, printable};
@@ -168,10 +169,7 @@ fn look_at_channels(server: &Services, user: &User) {
 /// Tells the rest of the server that users have changed.
 fn after_change(server: &Services) {
     server.live.set_needs_password(server.acl.needs_password());
-    if server.config.snapshot().aclfile_path().is_none() {
-        let (users, catalog) = (server.acl.all(), server.acl.catalog());
-        server.config.note_users(users.values().map(|user| user.line(catalog)).collect());
-    }
+    note_users(server, &server.config.snapshot());
 }
 
 /// Closes the connections of users that are gone.

@@ -154,6 +154,11 @@ impl ConfigStore {
         *self.users.lock() = Some(lines);
     }
 
+    /// Whether users were noted.
+    pub fn has_noted_users(&self) -> bool {
+        self.users.lock().is_some()
+    }
+
     /// Writes the configuration in force into the file it came from. The file's comments and order stay,
     /// lines change in place, new ones come last; a crash leaves the old file or the new one.
     pub fn rewrite(&self) -> Result<(), RewriteError> {

@@ -23,7 +23,7 @@ use crate::pubsub::Kind;
 
 /// The user that a client is, as of some version of all users.
 #[derive(Clone, Debug, Default)]
-pub struct Rights {
+pub(crate) struct Rights {
     /// `None`: it was not looked up yet, or is gone.
     user: Option<Arc<User>>,
     /// The version; 0: none.
