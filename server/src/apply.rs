@@ -103,7 +103,9 @@ pub(crate) fn load_users(server: &Services, config: &Config) -> Result<(), Strin
     let (acl, path) = (&server.acl, config.aclfile_path());
     let all_channels = config.acl_pubsub_default == AclPubsubDefault::AllChannels;
     if path.is_some() && !config.users.is_empty() {
-        return Err("users are in lines 'user' and in a file that 'aclfile' names; use one of both".to_owned());
+        return Err(
+            "users are in lines 'user' and in a file that 'aclfile' names; use one of both".to_owned()
+        );
     }
     for words in &config.users {
         let Some((name, rules)) = words.split_first() else { continue };

@@ -41,10 +41,13 @@ fn a_file_of_users_is_read_at_the_start_loaded_and_saved() {
     // A file with mistakes changes nothing.
     std::fs::write(&path, "user alice on +nothing\nuser bob on >s3cret #x\n").unwrap();
     let refusal = client.ask("ACL LOAD");
-    assert!(refusal.contains("+nothing") && refusal.contains("no change to the previously active"), "{refusal}");
+    assert!(
+        refusal.contains("+nothing") && refusal.contains("no change to the previously active"),
+        "{refusal}"
+    );
     assert!(!refusal.contains("s3cret"), "{refusal}");
     assert_eq!(rules_of(&mut client, "alice"), alice);
-    // Whoever is gone with the file is gone as a client.
+    // The clients of users that the file has no longer are closed.
     std::fs::write(&path, "user carol on nopass +@all ~*\n").unwrap();
     assert_eq!(client.ask("ACL LOAD"), "+OK");
     assert!(other.try_ask("PING").is_none());
@@ -66,7 +69,12 @@ fn users_of_the_configuration_survive_a_rewrite_and_a_start() {
     let dir = folder.path("");
     let start = || {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tarn"));
-        command.arg("serve").arg(&path).arg("--dir").arg(&dir).args(["--port", &port_text, "--sql-port", "0"]);
+        command.arg("serve").arg(&path).arg("--dir").arg(&dir).args([
+            "--port",
+            &port_text,
+            "--sql-port",
+            "0",
+        ]);
         command.stdin(std::process::Stdio::null()).stderr(std::process::Stdio::null());
         running::Server::new(command.spawn().unwrap())
     };

@@ -1,11 +1,9 @@
-//! Rules: one word each, applied to a user or to a selector.
+//! Rules: one word each. Those about commands, keys, channels and databases are of a selector.
 
 use std::borrow::Cow;
 
 use crate::acl::catalog::{Catalog, category};
 use crate::acl::selector::{Access, Commands, KeyPattern, Selector};
-use crate::acl::user::{Password, User};
-use crate::config::split_args;
 
 /// Why a rule is refused, in the words of Redis and Valkey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,59 +81,8 @@ pub fn has_spaces(word: &[u8]) -> bool {
 }
 
 /// Whether a rule is this word, in any case.
-fn is(rule: &[u8], word: &str) -> bool {
+pub(super) fn is(rule: &[u8], word: &str) -> bool {
     rule.eq_ignore_ascii_case(word.as_bytes())
-}
-
-/// Applies a rule to a user. On an error it may have changed in part.
-pub(super) fn apply(
-    user: &mut User,
-    rule: &[u8],
-    catalog: &Catalog,
-    all_channels: bool,
-) -> Result<(), RuleError> {
-    let selects = rule.len() > 1 && rule.first() == Some(&b'(') && rule.last() == Some(&b')');
-    match rule {
-        [] => {}
-        _ if is(rule, "on") => user.enabled = true,
-        _ if is(rule, "off") => user.enabled = false,
-        _ if is(rule, "sanitize-payload") => user.sanitizes = true,
-        _ if is(rule, "skip-sanitize-payload") => user.sanitizes = false,
-        _ if is(rule, "nopass") => (user.no_password, user.passwords) = (true, Vec::new()),
-        _ if is(rule, "resetpass") => (user.no_password, user.passwords) = (false, Vec::new()),
-        [b'>', password @ ..] => add_password(user, Password::of(password)),
-        [b'#', hash @ ..] => add_password(user, Password::from_hex(hash).ok_or(RuleError::NoHash)?),
-        [b'<', password @ ..] => remove_password(user, Password::of(password))?,
-        [b'!', hash @ ..] => remove_password(user, Password::from_hex(hash).ok_or(RuleError::NoHash)?)?,
-        _ if selects => {
-            let mut selector = Selector::new(catalog, all_channels);
-            for rule in split_args(&rule[1..rule.len() - 1]).unwrap_or_default() {
-                // Within parentheses it could not be read back.
-                if rule.ends_with(b")") || rule.iter().any(|byte| b"\"'".contains(byte)) {
-                    return Err(RuleError::Syntax);
-                }
-                apply_to_selector(&mut selector, &rule, catalog)?;
-            }
-            user.others.push(selector);
-        }
-        _ if is(rule, "clearselectors") => user.others.clear(),
-        _ if is(rule, "reset") => user.reset(catalog, all_channels),
-        _ => apply_to_selector(&mut user.root, rule, catalog)?,
-    }
-    Ok(())
-}
-
-fn add_password(user: &mut User, password: Password) {
-    if !user.passwords.contains(&password) {
-        user.passwords.push(password);
-    }
-    user.no_password = false;
-}
-
-fn remove_password(user: &mut User, password: Password) -> Result<(), RuleError> {
-    let at = user.passwords.iter().position(|own| *own == password);
-    user.passwords.remove(at.ok_or(RuleError::NoSuchPassword)?);
-    Ok(())
 }
 
 /// Applies a rule about commands, keys, channels or databases.

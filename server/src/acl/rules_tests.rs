@@ -113,9 +113,28 @@ fn rule() -> impl Strategy<Value = String> {
     let category = (prop::sample::select(CATEGORIES), any::<bool>())
         .prop_map(|(name, adds)| format!("{}{name}", if adds { '+' } else { '-' }));
     let flags = [
-        "on", "off", "nopass", "resetpass", "allkeys", "resetkeys", "allchannels", "resetchannels", "+@all",
-        "-@all", "alldbs", "resetdbs", "db=1,2", "+select|0", "+debug|sleep", "sanitize-payload",
-        "skip-sanitize-payload", ">secret", ">other", "(+get ~x)", "(%R~y &c -@all +@read)", "clearselectors",
+        "on",
+        "off",
+        "nopass",
+        "resetpass",
+        "allkeys",
+        "resetkeys",
+        "allchannels",
+        "resetchannels",
+        "+@all",
+        "-@all",
+        "alldbs",
+        "resetdbs",
+        "db=1,2",
+        "+select|0",
+        "+debug|sleep",
+        "sanitize-payload",
+        "skip-sanitize-payload",
+        ">secret",
+        ">other",
+        "(+get ~x)",
+        "(%R~y &c -@all +@read)",
+        "clearselectors",
         "reset",
     ];
     let pattern = (prop::sample::select(vec!["~", "%R~", "%W~", "&"]), "[a-c*?]{0,3}")

@@ -166,8 +166,7 @@ impl Selector {
 
     /// Whether it allows a channel; a pattern to be subscribed to is allowed as it stands only.
     pub fn allows_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
-        let matches =
-            |own: &[u8]| if is_pattern { own == channel } else { glob::matches(own, channel) };
+        let matches = |own: &[u8]| if is_pattern { own == channel } else { glob::matches(own, channel) };
         self.all_channels || self.channels.iter().any(|own| matches(own))
     }
 

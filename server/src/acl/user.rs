@@ -6,8 +6,9 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::acl::catalog::Catalog;
-use crate::acl::rules::{self, RuleError};
+use crate::acl::rules::{RuleError, apply_to_selector, is};
 use crate::acl::selector::{Access, Denied, Selector};
+use crate::config::split_args;
 
 /// Tells a user from one of the same name that was made later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,7 +98,38 @@ impl User {
 
     /// Applies a rule. On an error it may have changed in part.
     pub fn apply(&mut self, rule: &[u8], catalog: &Catalog, all_channels: bool) -> Result<(), RuleError> {
-        rules::apply(self, rule, catalog, all_channels)
+        let selects = rule.len() > 1 && rule.first() == Some(&b'(') && rule.last() == Some(&b')');
+        match rule {
+            [] => {}
+            _ if is(rule, "on") => self.enabled = true,
+            _ if is(rule, "off") => self.enabled = false,
+            _ if is(rule, "sanitize-payload") => self.sanitizes = true,
+            _ if is(rule, "skip-sanitize-payload") => self.sanitizes = false,
+            _ if is(rule, "nopass") => (self.no_password, self.passwords) = (true, Vec::new()),
+            _ if is(rule, "resetpass") => (self.no_password, self.passwords) = (false, Vec::new()),
+            [b'>', password @ ..] => self.add_password(Password::of(password)),
+            [b'#', hash @ ..] => self.add_password(Password::from_hex(hash).ok_or(RuleError::NoHash)?),
+            [b'<', password @ ..] => self.remove_password(Password::of(password))?,
+            [b'!', hash @ ..] => self.remove_password(Password::from_hex(hash).ok_or(RuleError::NoHash)?)?,
+            _ if selects => self.others.push(selector_of(&rule[1..rule.len() - 1], catalog, all_channels)?),
+            _ if is(rule, "clearselectors") => self.others.clear(),
+            _ if is(rule, "reset") => self.reset(catalog, all_channels),
+            _ => apply_to_selector(&mut self.root, rule, catalog)?,
+        }
+        Ok(())
+    }
+
+    fn add_password(&mut self, password: Password) {
+        if !self.passwords.contains(&password) {
+            self.passwords.push(password);
+        }
+        self.no_password = false;
+    }
+
+    fn remove_password(&mut self, password: Password) -> Result<(), RuleError> {
+        let at = self.passwords.iter().position(|own| *own == password);
+        self.passwords.remove(at.ok_or(RuleError::NoSuchPassword)?);
+        Ok(())
     }
 
     /// Whether it may log in.
@@ -175,6 +207,19 @@ impl User {
     }
 }
 
+/// The selector that rules make, which stood in parentheses.
+fn selector_of(rules: &[u8], catalog: &Catalog, all_channels: bool) -> Result<Selector, RuleError> {
+    let mut selector = Selector::new(catalog, all_channels);
+    for rule in split_args(rules).unwrap_or_default() {
+        // Within parentheses it could not be read back.
+        if rule.ends_with(b")") || rule.iter().any(|byte| b"\"'".contains(byte)) {
+            return Err(RuleError::Syntax);
+        }
+        apply_to_selector(&mut selector, &rule, catalog)?;
+    }
+    Ok(selector)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,7 +247,9 @@ mod tests {
     #[test]
     fn one_comes_in_with_one_of_the_passwords_while_the_user_is_on() {
         let alice = user(&["on", ">one", ">two"]);
-        assert!(alice.admits(b"one") && alice.admits(b"two") && !alice.admits(b"three") && !alice.admits(b""));
+        assert!(
+            alice.admits(b"one") && alice.admits(b"two") && !alice.admits(b"three") && !alice.admits(b"")
+        );
         assert!(!user(&[">one"]).admits(b"one"), "it is off");
         assert!(user(&["on", ">one", "nopass"]).admits(b"anything"));
         assert!(!user(&["on", "nopass", "resetpass"]).admits(b""));

@@ -354,16 +354,15 @@ fn save<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
 fn dryrun<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let (name, request) = (args.at(2), args.tail(3));
     let user = cx.server.acl.user(name);
-    let user = user.ok_or_else(|| CommandError::owned(format!("ERR User '{}' not found", printable(name))))?;
+    let user =
+        user.ok_or_else(|| CommandError::owned(format!("ERR User '{}' not found", printable(name))))?;
     let (command, slot) = named(request).ok_or_else(|| {
         CommandError::owned(format!("ERR Command '{}' not found", printable(request.at(0))))
     })?;
     let catalog = cx.server.acl.catalog();
     let full_name = catalog.name(slot);
     if !command.accepts(request.len()) {
-        return Err(CommandError::owned(format!(
-            "ERR wrong number of arguments for '{full_name}' command"
-        )));
+        return Err(CommandError::owned(format!("ERR wrong number of arguments for '{full_name}' command")));
     }
     let asked = request_of(super::table(), command, slot, request, Some(cx.client.db));
     let Err(denied) = check(&user, catalog, asked) else {

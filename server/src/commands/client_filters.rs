@@ -316,7 +316,8 @@ mod tests {
     fn meant(clients: &Clients, words: &str, kills: bool) -> Result<Vec<u64>, String> {
         let words: OwnedArgs = words.split_whitespace().collect();
         let known = Known { databases: 16, is_user: &|name| [&b"default"[..], b"alice"].contains(&name) };
-        let filter = ClientFilter::parse(words.as_args(), kills, &known).map_err(|error| error.to_string())?;
+        let filter =
+            ClientFilter::parse(words.as_args(), kills, &known).map_err(|error| error.to_string())?;
         Ok(filter.select(clients, 1).iter().map(|client| client.id).collect())
     }
 

@@ -17,6 +17,7 @@ pub(crate) mod context;
 pub(crate) mod events;
 pub mod executor;
 pub(crate) mod extended;
+pub(crate) mod identity;
 pub(crate) mod parse;
 pub(crate) mod preparing;
 pub(crate) mod rights;

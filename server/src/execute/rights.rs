@@ -14,6 +14,7 @@ use crate::acl::{Access, Acl, Catalog, Context, Denied, Reason, Selector, User, 
 use crate::error::CommandError;
 use crate::execute::client::Client;
 use crate::execute::command::Command;
+use crate::execute::identity::Rights;
 use crate::execute::services::Services;
 use crate::execute::showing::client_line;
 use crate::execute::spec::{Flags, Spec};
@@ -21,47 +22,17 @@ use crate::execute::table::Table;
 use crate::net::handle::UserTag;
 use crate::pubsub::Kind;
 
-/// The user that a client is, as of some version of all users.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Rights {
-    /// `None`: it was not looked up yet, or is gone.
-    user: Option<Arc<User>>,
-    /// The version; 0: none.
-    seen: u64,
-    /// The same, if the user may do everything; 0 otherwise.
-    unrestricted_at: u64,
-}
-
-impl Rights {
-    /// Those of a user that was looked up at this version, or later.
-    fn of(user: Option<Arc<User>>, version: u64) -> Rights {
-        let is_unrestricted = user.as_ref().is_some_and(|user| user.is_unrestricted());
-        Rights { user, seen: version, unrestricted_at: if is_unrestricted { version } else { 0 } }
-    }
-
-    /// Whether the user may do everything, at this version of all users.
-    #[inline]
-    pub(crate) fn is_unrestricted(&self, version: u64) -> bool {
-        self.unrestricted_at == version
-    }
-
-    /// The user, once it is looked up.
-    pub(crate) fn user(&self) -> Option<&Arc<User>> {
-        self.user.as_ref()
-    }
-}
-
 impl Client {
     /// Looks its user up again, if users have changed. `false`: its user is gone, or another has the name.
     #[cold]
     pub(crate) fn renew_rights(&mut self, acl: &Acl) -> bool {
         // Before the users: what changes behind this is seen the next time.
         let version = acl.version();
-        if self.rights.seen != version {
+        if !self.rights.is_as_of(version) {
             let tag = self.handle.info.lock().user.clone();
             self.rights = Rights::of(acl.current(&tag.name, UserId(tag.id)), version);
         }
-        self.rights.user.is_some()
+        self.rights.user().is_some()
     }
 
     /// Whether it reads channels that its user must not read.
@@ -69,7 +40,7 @@ impl Client {
         if !self.renew_rights(acl) {
             return true;
         }
-        let Some((user, subscriptions)) = self.rights.user.as_ref().zip(self.subscriptions.as_ref()) else {
+        let Some((user, subscriptions)) = self.rights.user().zip(self.subscriptions.as_ref()) else {
             return false;
         };
         let is_forbidden = |kind: Kind, name: &[u8]| !user.allows_channel(name, kind == Kind::Pattern);
@@ -223,9 +194,9 @@ fn check_databases(selector: &Selector, request: Request<'_>) -> Result<(), Deni
 #[cold]
 pub(crate) fn refusal(denied: Denied, name: &str) -> CommandError {
     match denied {
-        Denied::Command => CommandError::owned(format!(
-            "NOPERM this user has no permissions to run the '{name}' command"
-        )),
+        Denied::Command => {
+            CommandError::owned(format!("NOPERM this user has no permissions to run the '{name}' command"))
+        }
         Denied::Key(_) => CommandError::text(
             "NOPERM this user has no permissions to access one of the keys used as arguments",
         ),
@@ -296,11 +267,7 @@ pub(crate) fn note(
 ///
 /// REQUIRES: the rights of the client are renewed.
 #[cold]
-pub(crate) fn refuse(
-    server: &Services,
-    client: &Client,
-    request: Request<'_>,
-) -> Option<CommandError> {
+pub(crate) fn refuse(server: &Services, client: &Client, request: Request<'_>) -> Option<CommandError> {
     let context = if client.transaction.is_some() { Context::Multi } else { Context::TopLevel };
     let denied = denied(server, client, request)?;
     note(server, client, denied, context, request);
@@ -346,12 +313,7 @@ pub(crate) fn denied(server: &Services, client: &Client, request: Request<'_>) -
 }
 
 /// Whether a client may read every key with the request that it runs; it is noted if it may not.
-pub(crate) fn may_read_every_key(
-    server: &Services,
-    client: &Client,
-    table: &Table,
-    args: Args<'_>,
-) -> bool {
+pub(crate) fn may_read_every_key(server: &Services, client: &Client, table: &Table, args: Args<'_>) -> bool {
     if client.rights.is_unrestricted(server.acl.version()) {
         return true;
     }
@@ -378,9 +340,8 @@ pub(crate) fn context_of(client: &Client) -> Context {
 
 /// Whether a client may read every key that begins so.
 pub(crate) fn may_read_prefix(server: &Services, client: &Client, prefix: &[u8]) -> bool {
-    let may = |user: &Arc<User>| {
-        user.selectors().any(|selector| selector.allows_prefix(prefix, Access::READ))
-    };
+    let may =
+        |user: &Arc<User>| user.selectors().any(|selector| selector.allows_prefix(prefix, Access::READ));
     client.rights.is_unrestricted(server.acl.version()) || client.rights.user().is_some_and(may)
 }
 

@@ -135,7 +135,8 @@ fn commands(page: &mut Page, server: &Services, table: &Table) {
         "Connections refused, for maxclients or protected-mode.",
         totals.rejected_connections,
     );
-    let mut denied = page.counters("tarn_acl_denied_total", "Requests refused by rules of users, and logins.");
+    let mut denied =
+        page.counters("tarn_acl_denied_total", "Requests refused by rules of users, and logins.");
     for reason in Reason::ALL {
         denied.add(&[("reason", reason.name())], server.acl.log.denied(reason));
     }

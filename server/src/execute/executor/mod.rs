@@ -231,9 +231,7 @@ impl<'e> Executor<'e> {
             // outcome.
             if client.has_begun() {
                 None
-            } else if !is_free
-                && let Some(refusal) = self.refuse_by_rights(command, slot, client, args)
-            {
+            } else if !is_free && let Some(refusal) = self.refuse_by_rights(command, slot, client, args) {
                 Some(refusal)
             } else if self.server.scripts.running.is_busy()
                 && !self.serving
