@@ -1,5 +1,7 @@
 //! Commands about the connection itself.
 
+use std::time::Duration;
+
 use tarn_resp::Args;
 use tarn_resp::Protocol;
 
@@ -95,6 +97,15 @@ fn select<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     Ok(())
 }
 
+/// How long a connection that has given so many wrong passwords in a row has to wait before its next request.
+/// Other connections do not wait.
+fn delay_after(wrong: u32) -> Option<Duration> {
+    /// So many mistakes cost nothing.
+    const FREE: u32 = 3;
+    let doubled = wrong.checked_sub(FREE + 1)?.min(3);
+    Some(Duration::from_millis(50 << doubled))
+}
+
 /// Checks a user's password. `command` is the word that says it.
 fn authenticate(
     cx: &mut Context<'_, '_>,
@@ -105,8 +116,11 @@ fn authenticate(
     if let Some(user) = cx.server.acl.authenticate(name, password) {
         cx.client.become_user(&user);
         cx.client.set_authenticated(true);
+        cx.client.wrong_logins = 0;
         return Ok(());
     }
+    cx.client.wrong_logins = cx.client.wrong_logins.saturating_add(1);
+    cx.client.delay = delay_after(cx.client.wrong_logins);
     let (now, line) = (cx.server.clock.unix_ms(), client_line(super::table(), &cx.client.handle));
     cx.server.acl.log.push(now, Reason::Auth, context_of(cx.client), (command, name), line);
     // Where there is nothing to be guessed, nobody guesses.
@@ -235,4 +249,17 @@ fn reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> 
     set_protocol(cx, Protocol::Resp2);
     cx.reply.simple("RESET");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_wrong_again_and_again_waits_longer_each_time_up_to_a_limit() {
+        let delays: Vec<u128> =
+            (0..9).map(|wrong| delay_after(wrong).unwrap_or_default().as_millis()).collect();
+        assert_eq!(delays, [0, 0, 0, 0, 50, 100, 200, 400, 400]);
+        assert_eq!(delay_after(u32::MAX), Some(Duration::from_millis(400)));
+    }
 }

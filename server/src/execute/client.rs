@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tarn_engine::record::Lsn;
 use tarn_resp::Protocol;
@@ -71,6 +71,10 @@ pub struct Client {
     pub protocol: Protocol,
     /// Whether it may do more than `AUTH`.
     pub authenticated: bool,
+    /// How often in a row it has given a wrong password.
+    pub(crate) wrong_logins: u32,
+    /// No request of it runs for so long.
+    pub(crate) delay: Option<Duration>,
     /// The user that it is, and whether that one may do everything.
     pub(crate) rights: Rights,
     /// Whether replies are sent.
@@ -145,6 +149,8 @@ impl Client {
             db: 0,
             protocol: Protocol::Resp2,
             authenticated,
+            wrong_logins: 0,
+            delay: None,
             rights: Rights::default(),
             reply_mode: ReplyMode::On,
             after: After::GoOn,

@@ -119,6 +119,8 @@ enum Ran {
     Steps(Box<Rest>),
     /// The log has no room, or somebody else is to do something; this request comes first when it goes on.
     Postponed,
+    /// No request runs for so long.
+    Delayed(Duration),
     /// The server is paused; this request comes first when it goes on, and those that were held back before
     /// have run.
     Paused,
@@ -169,6 +171,16 @@ impl Connection {
         if self.client.handle.is_monitoring() {
             self.worker.server.pubsub.end_monitoring(&self.client.handle);
         }
+    }
+
+    /// Lets time pass, unless the connection is to be closed.
+    async fn let_pass(&self, time: Duration) {
+        let mut over = pin!(tokio::time::sleep(time));
+        poll_fn(|cx| match self.client.handle.is_killed() {
+            true => Poll::Ready(()),
+            false => over.as_mut().poll(cx),
+        })
+        .await;
     }
 
     /// Tells the operator why the connection is closed.
@@ -229,6 +241,13 @@ impl Connection {
                         self.give_up_turn();
                         if let Some(end) = self.run_steps(rest).await? {
                             return Ok(end);
+                        }
+                    }
+                    Ran::Delayed(time) => {
+                        self.give_up_turn();
+                        self.let_pass(time).await;
+                        if self.client.handle.is_killed() {
+                            return Ok(End::Killed);
                         }
                     }
                     Ran::Postponed | Ran::Paused => {
@@ -564,7 +583,7 @@ impl Connection {
             }
         }
         match std::mem::take(&mut self.client.after) {
-            After::GoOn => None,
+            After::GoOn => self.client.delay.take().map(Ran::Delayed),
             After::Close => {
                 self.closing = true;
                 None
