@@ -71,7 +71,7 @@ impl Catalog {
         }
     }
 
-    /// How many numbers there are.
+    /// The count of numbers.
     pub fn len(&self) -> usize {
         self.commands.len()
     }

@@ -72,7 +72,7 @@ impl Context {
 pub struct Entry {
     /// Rises with each entry.
     pub id: u64,
-    /// How often.
+    /// The times it came.
     pub count: u64,
     /// The thing that was not allowed.
     pub reason: Reason,
@@ -159,7 +159,7 @@ impl AclLog {
         self.entries.lock().1.clear();
     }
 
-    /// How often something was refused for this reason.
+    /// The times something was refused for this reason.
     pub fn denied(&self, reason: Reason) -> u64 {
         self.denied[reason as usize].load(Ordering::Relaxed)
     }

@@ -47,7 +47,7 @@ pub struct Acl {
     version: AtomicU64,
     /// The last id that was given; held by who changes users.
     last_id: Mutex<u64>,
-    /// What was refused.
+    /// The log of what was refused.
     pub log: AclLog,
 }
 

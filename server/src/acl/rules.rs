@@ -177,7 +177,7 @@ fn allow(selector: &mut Selector, catalog: &Catalog, name: &[u8]) -> Result<(), 
     Ok(())
 }
 
-/// What stands between `%` and `~`, and the pattern behind it.
+/// The uses that stand between `%` and `~`, and the pattern behind it.
 fn access_of<'a>(rest: &'a [u8], selector: &Selector) -> Result<(Access, &'a [u8]), RuleError> {
     if selector.all_keys {
         return Err(RuleError::AfterAllKeys);

@@ -32,7 +32,7 @@ const CAPABILITIES: &[u8] = b"r";
 
 /// The part of the server that filters name.
 pub(super) struct Known<'k> {
-    /// How many databases there are.
+    /// The number of databases.
     pub(super) databases: usize,
     /// Whether there is a user of this name.
     pub(super) is_user: &'k dyn Fn(&[u8]) -> bool,

@@ -97,7 +97,7 @@ fn select<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     Ok(())
 }
 
-/// How long a connection that has given so many wrong passwords in a row has to wait before its next request.
+/// The time that a connection waits before its next request after so many wrong passwords in a row.
 /// Other connections do not wait.
 fn delay_after(wrong: u32) -> Option<Duration> {
     /// So many mistakes cost nothing.

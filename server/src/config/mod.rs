@@ -31,9 +31,10 @@ pub use directives::{directives, find_directive, nearest_name};
 pub use error::{LoadError, RewriteError, SetError, Source, ValueError};
 pub use file::read_config;
 pub use kinds::{
-    AclPubsubDefault, AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass, DebugAccess, FileName,
-    LogCompaction, LogCompression, LogLevel, MaxmemoryPolicy, MemoryShare, MetricsAuth, OutputBufferLimit,
-    OutputBufferLimits, RdbVersion, SaveRule, SaveRules, SqlTls, Supervised, by_words,
+    AclPubsubDefault, AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass,
+    DebugAccess, FileName, LogCompaction, LogCompression, LogLevel, MaxmemoryPolicy, MemoryShare,
+    MetricsAuth, OutputBufferLimit, OutputBufferLimits, RdbVersion, SaveRule, SaveRules, SqlTls, Supervised,
+    by_words,
 };
 pub use notifications::EventClasses;
 pub use rewrite::rewrite_text;

@@ -3,9 +3,9 @@
 
 use super::directive::{BYTES_MAX, Directive, Home, INT_MAX, int, memory};
 use super::kinds::{
-    AclPubsubDefault, AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass, DebugAccess,
-    LogCompaction, LogCompression, LogLevel, MaxmemoryPolicy, MetricsAuth, RdbVersion, SqlTls, Stored,
-    Supervised,
+    AclPubsubDefault, AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass,
+    DebugAccess, LogCompaction, LogCompression, LogLevel, MaxmemoryPolicy, MetricsAuth, RdbVersion, SqlTls,
+    Stored, Supervised,
 };
 use super::settings::{Config, DATABASES_MAX};
 use super::shape::Shape;

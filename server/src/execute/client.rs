@@ -71,7 +71,7 @@ pub struct Client {
     pub protocol: Protocol,
     /// Whether it may do more than `AUTH`.
     pub authenticated: bool,
-    /// How often in a row it has given a wrong password.
+    /// Wrong passwords that it has given in a row.
     pub(crate) wrong_logins: u32,
     /// No request of it runs for so long.
     pub(crate) delay: Option<Duration>,

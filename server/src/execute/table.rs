@@ -112,7 +112,7 @@ impl Table {
         self
     }
 
-    /// What a request does with the keys of a group, in the words of `COMMAND INFO`.
+    /// The use that a request makes of the keys of a group, in the words of `COMMAND INFO`.
     #[inline]
     pub fn uses_of(&self, request: Args<'_>, group: &KeySpec) -> &'static [&'static str] {
         (self.uses)(request, group)
