@@ -1,5 +1,5 @@
-//! Rules of users from any bytes: no panic, what is written down makes the same user again, and a file of users
-//! reads as it was written.
+//! Rules of users from any bytes: no panic, what is written down makes the same user again, and a file of
+//! users reads as it was written.
 //!
 //! Each line of an input is a rule.
 #![no_main]

@@ -44,9 +44,9 @@ directive of the configuration that the server does not obey, also where the def
 const REFUSED: &str = "
 ## Directives that have to keep their default
 
-Another value would promise what Tarn does not do, so it is refused, at the start and by `CONFIG SET`. So is
-the order `rename-command`, and so are `loadmodule` and `sentinel`. A line `user NAME RULES...` makes a user; all
-lines `user` together are not a directive that `CONFIG GET` shows.
+Another value would promise what Tarn does not do, so it is refused, at the start and by `CONFIG SET`. So are
+the orders `rename-command`, `loadmodule` and `sentinel`. A line `user NAME RULES...` makes a user; it is no
+directive that `CONFIG GET` shows.
 
 | directive | takes | default | why |
 | --- | --- | --- | --- |

@@ -1,5 +1,5 @@
-//! Users and their rules: they survive a start, in the configuration or in a file of their own, wrong ones stop
-//! the start, and nothing that was refused shows a secret.
+//! Users and their rules: they survive a start, in the configuration or in a file of their own, wrong ones
+//! stop the start, and nothing that was refused shows a secret.
 
 #![allow(clippy::unwrap_used)]
 

@@ -83,7 +83,7 @@ impl Mistake {
     }
 }
 
-/// The user that the words of a line describe. Of mistakes that may follow from one another the first is told.
+/// The user that the words of a line describe. Of mistakes that may follow from others the first is told.
 fn user_of(
     words: &[&[u8]],
     others: &[User],

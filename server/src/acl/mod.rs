@@ -3,11 +3,11 @@
 //! ```text
 //!   SETUSER alice on >secret ~app:* +@read (+set ~cache:*)
 //!     │ rules          user: flags, passwords ── selectors: commands, keys, channels, databases
-//!     └──> registry: a new snapshot of all users, and a new version ──> clients see it with their next request
+//!     └──> registry: a new snapshot of all users, and a new version ──> clients see it at their next
 //! ```
 //!
-//! A user never changes: a change of its rules makes another one in its place. Commands are numbers here, from
-//! the [`Catalog`] that the table of commands fills. May import `config`, `glob` and `error`.
+//! A user never changes: a change of its rules makes another one in its place. Commands are numbers here,
+//! from the [`Catalog`] that the table of commands fills. May import `config`, `glob` and `error`.
 
 pub mod catalog;
 mod describe;

@@ -344,7 +344,8 @@ fn save<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     if let Err(error) = file::write(&path, &server.acl.all(), server.acl.catalog()) {
         tracing::warn!("ACL SAVE cannot write {}: {error}", path.display());
         return Err(CommandError::text(
-            "ERR There was an error trying to save the ACLs. Please check the server logs for more information",
+            "ERR There was an error trying to save the ACLs. Please check the server logs for more \
+             information",
         ));
     }
     cx.reply.ok();

@@ -107,7 +107,7 @@ pub(super) fn tracking<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(
         if options.flags.has(TrackFlags::BCAST) && options.prefixes.is_empty() {
             options.prefixes.push(b"");
         }
-        // Each change of such a key would be told, whoever made it.
+        // Each change of such a key would be told, also those of others.
         if options.flags.has(TrackFlags::BCAST)
             && !options.prefixes.iter().all(|prefix| may_read_prefix(cx.server, cx.client, prefix))
         {
