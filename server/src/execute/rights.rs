@@ -24,7 +24,6 @@ use crate::pubsub::Kind;
 
 impl Client {
     /// Looks its user up again, if users have changed. `false`: its user is gone, or another has the name.
-    #[cold]
     pub(crate) fn renew_rights(&mut self, acl: &Acl) -> bool {
         // Before the users: what changes behind this is seen the next time.
         let version = acl.version();
@@ -266,7 +265,6 @@ pub(crate) fn note(
 /// Why a request of a client that stands alone, or is to be queued, is not run; `None`: it is.
 ///
 /// REQUIRES: the rights of the client are renewed.
-#[cold]
 pub(crate) fn refuse(server: &Services, client: &Client, request: Request<'_>) -> Option<CommandError> {
     let context = if client.transaction.is_some() { Context::Multi } else { Context::TopLevel };
     let denied = denied(server, client, request)?;
@@ -288,7 +286,6 @@ pub(crate) fn refuse_part(
     refuse_restricted_part(server, client, request, by_script)
 }
 
-#[cold]
 fn refuse_restricted_part(
     server: &Services,
     client: &mut Client,

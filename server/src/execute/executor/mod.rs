@@ -302,7 +302,7 @@ impl<'e> Executor<'e> {
     }
 
     /// Why the user of a client may not run a request, or may not have it queued.
-    #[cold]
+    #[inline(never)]
     fn refuse_by_rights(
         &self,
         command: &'static Command,
