@@ -173,8 +173,9 @@ impl Connection {
         }
     }
 
-    /// Lets time pass, unless the connection is to be closed.
-    async fn let_pass(&self, time: Duration) {
+    /// Lets time pass, unless the connection is to be closed: then no further request runs.
+    async fn let_pass(&mut self, time: Duration) {
+        self.give_up_turn();
         let mut over = pin!(tokio::time::sleep(time));
         poll_fn(|cx| match self.client.handle.is_killed() {
             true => Poll::Ready(()),
@@ -243,13 +244,7 @@ impl Connection {
                             return Ok(end);
                         }
                     }
-                    Ran::Delayed(time) => {
-                        self.give_up_turn();
-                        self.let_pass(time).await;
-                        if self.client.handle.is_killed() {
-                            return Ok(End::Killed);
-                        }
-                    }
+                    Ran::Delayed(time) => self.let_pass(time).await,
                     Ran::Postponed | Ran::Paused => {
                         self.note_held(&ran);
                         let is_there = self.wait_to_go_on().await?;
