@@ -9,7 +9,7 @@ impl User {
     pub fn flags(&self) -> Vec<&'static str> {
         let mut flags = vec![if self.enabled { "on" } else { "off" }];
         flags.extend(self.no_password.then_some("nopass"));
-        flags.push(if self.sanitizes { "sanitize-payload" } else { "skip-sanitize-payload" });
+        flags.extend(self.sanitizes.map(|does| if does { "sanitize-payload" } else { "skip-sanitize-payload" }));
         flags
     }
 
@@ -70,6 +70,8 @@ impl Selector {
             let head: &[u8] = match own.access {
                 Access::READ => b"%R~",
                 Access::WRITE => b"%W~",
+                // Redis writes `~*`, which is read back as `allkeys`: no pattern may follow that.
+                _ if *own.pattern == *b"*" => b"%RW~",
                 _ => b"~",
             };
             [head, &own.pattern].concat()

@@ -189,10 +189,11 @@ fn access_of<'a>(rest: &'a [u8], selector: &Selector) -> Result<(Access, &'a [u8
             b'w' | b'W' if !access.has(Access::WRITE) => access = access.with(Access::WRITE),
             // Redis takes a pattern for nothing, which it cannot write down.
             b'~' if access != Access::NONE => return Ok((access, &rest[i + 1..])),
-            _ => break,
+            _ => return Err(RuleError::Syntax),
         }
     }
-    Err(RuleError::Syntax)
+    // Without `~` it is about the empty key.
+    if access == Access::NONE { Err(RuleError::Syntax) } else { Ok((access, b"")) }
 }
 
 fn add_keys(selector: &mut Selector, pattern: &[u8], access: Access) -> Result<(), RuleError> {

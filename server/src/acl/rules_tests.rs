@@ -22,7 +22,7 @@ fn described(rules: &[&str]) -> String {
 
 #[test]
 fn rules_are_written_down_as_redis_does() {
-    let head = "off sanitize-payload";
+    let head = "off";
     for (rules, text) in [
         (&[][..], "resetchannels -@all"),
         (&["+get"], "resetchannels -@all +get"),
@@ -40,7 +40,10 @@ fn rules_are_written_down_as_redis_does() {
         (&["db=1", "resetdbs"], "resetchannels resetdbs -@all"),
         (&["+get", "(+set ~b)"], "resetchannels -@all +get (~b resetchannels -@all +@write)"),
         (&["+get", "(+set)", "clearselectors"], "resetchannels -@all +get"),
-        (&["on", "~a", "+@all", "reset"], "resetchannels -@all"),
+        (&["%R", "%RW"], "~ resetchannels -@all"),
+        (&["%R~*", "%W~*", "~a"], "%RW~* ~a resetchannels -@all"),
+        (&["on", "~a", "+@all", "reset"], "sanitize-payload resetchannels -@all"),
+        (&["skip-sanitize-payload"], "skip-sanitize-payload resetchannels -@all"),
     ] {
         assert_eq!(described(rules), format!("{head} {text}"), "{rules:?}");
     }
@@ -61,6 +64,7 @@ fn wrong_rules_are_refused_in_the_words_of_redis() {
         ("", "nonsense", RuleError::Syntax),
         ("", "%X~a", RuleError::Syntax),
         ("", "%~a", RuleError::Syntax),
+        ("", "%", RuleError::Syntax),
         ("", "~a b", RuleError::Syntax),
         ("", "&a\tb", RuleError::Syntax),
         ("", "(+nothing)", RuleError::Unknown),

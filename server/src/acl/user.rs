@@ -69,8 +69,9 @@ pub struct User {
     pub id: UserId,
     pub(super) enabled: bool,
     pub(super) no_password: bool,
-    /// `sanitize-payload`, which is only remembered: Tarn checks every payload.
-    pub(super) sanitizes: bool,
+    /// `sanitize-payload` or `skip-sanitize-payload`, if one was said. It is only remembered: Tarn checks every
+    /// payload.
+    pub(super) sanitizes: Option<bool>,
     pub(super) passwords: Vec<Password>,
     pub(super) root: Selector,
     pub(super) others: Vec<Selector>,
@@ -84,16 +85,17 @@ impl User {
             id,
             enabled: false,
             no_password: false,
-            sanitizes: true,
+            sanitizes: None,
             passwords: Vec::new(),
             root: Selector::new(catalog, all_channels),
             others: Vec::new(),
         }
     }
 
-    /// Makes it as new.
+    /// Makes it as new, with `sanitize-payload`, as Redis does.
     pub(super) fn reset(&mut self, catalog: &Catalog, all_channels: bool) {
-        *self = User { name: self.name.clone(), ..User::new(b"", self.id, catalog, all_channels) };
+        let new = User::new(b"", self.id, catalog, all_channels);
+        *self = User { name: self.name.clone(), sanitizes: Some(true), ..new };
     }
 
     /// Applies a rule. On an error it may have changed in part.
@@ -103,8 +105,8 @@ impl User {
             [] => {}
             _ if is(rule, "on") => self.enabled = true,
             _ if is(rule, "off") => self.enabled = false,
-            _ if is(rule, "sanitize-payload") => self.sanitizes = true,
-            _ if is(rule, "skip-sanitize-payload") => self.sanitizes = false,
+            _ if is(rule, "sanitize-payload") => self.sanitizes = Some(true),
+            _ if is(rule, "skip-sanitize-payload") => self.sanitizes = Some(false),
             _ if is(rule, "nopass") => (self.no_password, self.passwords) = (true, Vec::new()),
             _ if is(rule, "resetpass") => (self.no_password, self.passwords) = (false, Vec::new()),
             [b'>', password @ ..] => self.add_password(Password::of(password)),
