@@ -14,6 +14,7 @@ use tarn_analytics::{
 pub(crate) use tarn_analytics::{DECLARATION_FILES, parquet_of, runs_apart};
 use tarn_engine::record::Lsn;
 use tarn_server::Services;
+use tarn_server::acl::Door;
 use tarn_server::analytics::sql::{Answer, Asked, Cell};
 use tarn_server::config::{Config, SqlTls};
 use tarn_server::net::address::Address;
@@ -112,7 +113,7 @@ impl Sql {
         self.analytics.change_by(Changing(Arc::downgrade(server)));
         self.analytics.make_indexes();
         let options = WireOptions {
-            rules: Arc::new(Settings(server.clone())),
+            rules: Arc::new(Settings { server: server.clone(), nobody: nobody() }),
             tls: self.tls,
             needs_encryption: self.needs_encryption,
         };
@@ -153,30 +154,46 @@ impl Changes for Changing {
 }
 
 /// The current values of the configuration.
-struct Settings(Arc<Services>);
+struct Settings {
+    server: Arc<Services>,
+    /// A password that nobody knows, which is asked for while nobody may come in. It stays the same, so that
+    /// it is salted once.
+    nobody: Vec<u8>,
+}
+
+/// A password that nobody knows.
+fn nobody() -> Vec<u8> {
+    let parts = rand::random::<[u64; 4]>();
+    parts.map(|part| format!("{part:016x}")).concat().into_bytes()
+}
 
 impl Rules for Settings {
     fn password(&self) -> Option<Vec<u8>> {
-        let password = self.0.config.snapshot().requirepass.clone();
-        (!password.is_empty()).then_some(password)
+        let password = self.server.config.snapshot().requirepass.clone();
+        // Statements reach every key, and SCRAM needs more than the hash of a password.
+        match self.server.acl.door(&password) {
+            Door::Open => None,
+            Door::Password => Some(password),
+            Door::Shut => Some(self.nobody.clone()),
+        }
     }
 
     fn connections_max(&self) -> usize {
-        self.0.config.snapshot().sql_max_clients
+        self.server.config.snapshot().sql_max_clients
     }
 
     fn start_patience(&self) -> Duration {
-        Duration::from_secs(self.0.live.auth_timeout_s())
+        Duration::from_secs(self.server.live.auth_timeout_s())
     }
 
     fn idle_patience(&self) -> Option<Duration> {
-        let seconds = self.0.live.timeout_s();
+        let seconds = self.server.live.timeout_s();
         (seconds > 0).then(|| Duration::from_secs(seconds))
     }
 
     fn note_wrong_password(&self, peer: SocketAddr) {
         // The connection ends in any case.
-        self.0.attempts.note_wrong(&Address::Tcp(peer), Service::Sql);
+        self.server.attempts.note_wrong(&Address::Tcp(peer), Service::Sql);
     }
 }
 

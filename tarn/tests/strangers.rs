@@ -335,6 +335,12 @@ fn who_tries_passwords_does_not_have_them_salted_each_time() {
         salts.push(known);
     }
     assert_ne!(salts[0], salts[1]);
+    // While the user default may not come in, a password is asked for that nobody knows.
+    assert_eq!(client.ask("CONFIG SET requirepass ''"), "+OK");
+    assert_eq!(client.ask("ACL SETUSER default off"), "+OK");
+    let known = salt();
+    assert_eq!(salt(), known);
+    assert_eq!(wrong_at_sql(sql, b"").0, "28P01");
 }
 
 #[test]
@@ -359,6 +365,11 @@ fn metrics_ask_strangers_for_the_password() {
     assert!(ask(here, "").starts_with("HTTP/1.1 200 "));
     assert_eq!(client.ask("CONFIG SET metrics-auth all"), "+OK");
     assert!(ask(here, "").starts_with("HTTP/1.1 401 ") && ask(here, right).starts_with("HTTP/1.1 200 "));
+    // A user that may run INFO, and one that may not.
+    assert_eq!(client.ask("ACL SETUSER scraper on >s +info"), "+OK");
+    assert_eq!(client.ask("ACL SETUSER other on >s +get"), "+OK");
+    assert!(ask(here, "Authorization: Basic c2NyYXBlcjpz\r\n").starts_with("HTTP/1.1 200 "));
+    assert!(ask(here, "Authorization: Basic b3RoZXI6cw==\r\n").starts_with("HTTP/1.1 401 "));
     assert_eq!(client.ask("CONFIG SET metrics-auth no"), "+OK");
     assert!(ask(ip, "").starts_with("HTTP/1.1 200 "));
 }

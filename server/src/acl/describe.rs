@@ -9,7 +9,9 @@ impl User {
     pub fn flags(&self) -> Vec<&'static str> {
         let mut flags = vec![if self.enabled { "on" } else { "off" }];
         flags.extend(self.no_password.then_some("nopass"));
-        flags.extend(self.sanitizes.map(|does| if does { "sanitize-payload" } else { "skip-sanitize-payload" }));
+        flags.extend(
+            self.sanitizes.map(|does| if does { "sanitize-payload" } else { "skip-sanitize-payload" }),
+        );
         flags
     }
 

@@ -38,6 +38,17 @@ pub struct RuleRefused {
     pub error: RuleError,
 }
 
+/// The way into a port that knows no user but `default`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// Nobody is asked for a password.
+    Open,
+    /// By the password of `requirepass`.
+    Password,
+    /// There is none.
+    Shut,
+}
+
 /// The users of a server.
 #[derive(Debug)]
 pub struct Acl {
@@ -100,6 +111,15 @@ impl Acl {
     /// Whether clients have to say who they are before they may do anything.
     pub fn needs_password(&self) -> bool {
         self.user(DEFAULT).is_none_or(|user| !user.is_enabled() || !user.needs_no_password())
+    }
+
+    /// The way into a port whose clients are `default` and may do everything; `password`: that of `requirepass`.
+    pub fn door(&self, password: &[u8]) -> Door {
+        match self.user(DEFAULT).filter(|user| user.is_enabled() && user.is_unrestricted()) {
+            Some(user) if user.needs_no_password() => Door::Open,
+            Some(user) if !password.is_empty() && user.admits(password) => Door::Password,
+            _ => Door::Shut,
+        }
     }
 
     /// Applies rules to a user, which is made if it is not there: all of them or none. `all_channels`: what
@@ -241,5 +261,22 @@ mod tests {
         assert!(!acl.needs_password());
         acl.change(DEFAULT, &["off"], false).expect("rules");
         assert!(acl.needs_password());
+    }
+
+    #[test]
+    fn a_port_without_users_is_shut_unless_the_default_user_may_do_everything_there() {
+        let acl = Acl::new(sample());
+        let door = |rules: &[&str], password: &[u8]| {
+            acl.change(DEFAULT, rules, false).expect("rules");
+            acl.door(password)
+        };
+        assert_eq!(door(&[], b""), Door::Open);
+        assert_eq!(door(&[">secret"], b"secret"), Door::Password);
+        // The password is not that of requirepass any more.
+        assert_eq!(door(&["resetpass", ">other"], b"secret"), Door::Shut);
+        assert_eq!(door(&[], b""), Door::Shut);
+        assert_eq!(door(&["nopass", "off"], b""), Door::Shut);
+        assert_eq!(door(&["on", "resetkeys", "~a*"], b""), Door::Shut);
+        assert_eq!(door(&["allkeys"], b"secret"), Door::Open);
     }
 }

@@ -29,11 +29,11 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::families;
+use crate::acl::User;
 use crate::config::MetricsAuth;
 use crate::execute::services::Services;
 use crate::execute::table::Table;
 use crate::net::address::Address;
-use crate::net::attempts::same_secret;
 use crate::net::caller::Caller;
 use crate::net::listen::Service;
 
@@ -169,23 +169,29 @@ fn respond(
 }
 
 const NO_PASSWORD: &str =
-    "These metrics take the user default and the password of requirepass, by HTTP's basic scheme\n";
+    "These metrics take a user that may run INFO, and its password, by HTTP's basic scheme\n";
 
-/// Whether the request has the password, or needs none.
+/// Whether the request names a user that may run `INFO`, with its password, or needs none.
 fn may_read(server: &Services, request: &Request<Incoming>, peer: &Address) -> bool {
-    let config = server.config.snapshot();
-    let asks = match config.metrics_auth {
+    let asks = match server.config.snapshot().metrics_auth {
         MetricsAuth::No => false,
         MetricsAuth::Remote => !peer.is_local(),
         MetricsAuth::All => true,
     };
-    if !asks || config.requirepass.is_empty() {
+    if !asks || !server.acl.needs_password() {
         return true;
     }
     let Some(given) = request.headers().get(AUTHORIZATION) else { return false };
-    let is_right = basic(given.as_bytes()).is_some_and(|given| {
-        given.strip_prefix(b"default:").is_some_and(|given| same_secret(&config.requirepass, given))
+    let user = basic(given.as_bytes()).and_then(|given| {
+        let colon = given.iter().position(|byte| *byte == b':')?;
+        server.acl.authenticate(&given[..colon], &given[colon + 1..])
     });
+    let catalog = server.acl.catalog();
+    let may_info = |user: &User| {
+        let info = catalog.find(b"info");
+        info.is_some_and(|info| user.selectors().any(|own| own.allows_command(catalog, info, None)))
+    };
+    let is_right = user.is_some_and(|user| may_info(&user));
     if !is_right {
         // The connection ends in any case.
         server.attempts.note_wrong(peer, Service::Metrics);
