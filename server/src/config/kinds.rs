@@ -92,10 +92,10 @@ choice! {
 choice! {
     /// The channels that new users may read and write.
     AclPubsubDefault {
-        /// None.
-        ResetChannels = "resetchannels",
         /// All.
         AllChannels = "allchannels",
+        /// None.
+        ResetChannels = "resetchannels",
     }
 }
 
