@@ -116,8 +116,8 @@ pub(crate) fn load_users(server: &Services, config: &Config) -> Result<(), Strin
         let rules = merge_selectors(rules.iter().map(Vec::as_slice))
             .map_err(|_| format!("user '{shown}': unmatched parenthesis in acl selector"))?;
         // The user default is there already.
-        let reset = std::iter::once(&b"reset"[..]);
-        let rules: Vec<&[u8]> = reset.chain(rules.iter().map(|rule| &**rule)).collect();
+        let reset = acl.user(name).is_some().then_some(&b"reset"[..]);
+        let rules: Vec<&[u8]> = reset.into_iter().chain(rules.iter().map(|rule| &**rule)).collect();
         let changed = acl.change(name, &rules, all_channels).map_err(|refused| match refused.error {
             // A rule that names a command is no secret.
             RuleError::Unknown => {

@@ -125,9 +125,9 @@ impl Draw<'_> {
     }
 
     fn rule(&mut self, in_selector: bool) -> String {
-        const FLAGS: &str = "on OFF nopass resetpass reset sanitize-payload skip-sanitize-payload clearselectors \
-            allkeys ResetKeys allchannels resetchannels allcommands nocommands +@all -@ALL ~* &* nonsense + - ~ & \
-            % %R +@ > < # !";
+        const FLAGS: &str = "on OFF nopass resetpass reset sanitize-payload skip-sanitize-payload \
+            clearselectors allkeys ResetKeys allchannels resetchannels allcommands nocommands +@all -@ALL ~* \
+            &* nonsense + - ~ & % %R +@ > < # !";
         let sign = self.one(&["+", "-"]);
         match self.random.random_range(0..if in_selector { 9 } else { 12 }) {
             0..3 => format!("{sign}{}", self.command()),
@@ -155,7 +155,11 @@ impl Draw<'_> {
 
     fn rules(&mut self) -> Vec<String> {
         let most = *[2, 4, 10, 25].choose(&mut self.random).unwrap();
-        (0..self.random.random_range(1..most)).map(|_| self.rule(false)).collect()
+        // Few requests would be allowed otherwise.
+        let first = self.one(&["", "+@all", "allkeys +@all", "+@all ~a* %R~0 %W~1", "~* +@read +@fast"]);
+        let mut rules = words(first);
+        rules.extend((0..self.random.random_range(1..most)).map(|_| self.rule(false)));
+        rules
     }
 
     /// The words of a request; mostly one that its command refuses.

@@ -113,7 +113,8 @@ impl Acl {
         self.user(DEFAULT).is_none_or(|user| !user.is_enabled() || !user.needs_no_password())
     }
 
-    /// The way into a port whose clients are `default` and may do everything; `password`: that of `requirepass`.
+    /// The way into a port whose clients are `default` and may do everything; `password`: that of
+    /// `requirepass`.
     pub fn door(&self, password: &[u8]) -> Door {
         match self.user(DEFAULT).filter(|user| user.is_enabled() && user.is_unrestricted()) {
             Some(user) if user.needs_no_password() => Door::Open,

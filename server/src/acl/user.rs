@@ -69,8 +69,8 @@ pub struct User {
     pub id: UserId,
     pub(super) enabled: bool,
     pub(super) no_password: bool,
-    /// `sanitize-payload` or `skip-sanitize-payload`, if one was said. It is only remembered: Tarn checks every
-    /// payload.
+    /// `sanitize-payload` or `skip-sanitize-payload`, if one was said. It is only remembered: Tarn checks
+    /// every payload.
     pub(super) sanitizes: Option<bool>,
     pub(super) passwords: Vec<Password>,
     pub(super) root: Selector,

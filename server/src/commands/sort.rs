@@ -155,9 +155,9 @@ fn refuse_other_keys(
         return Ok(());
     }
     Err(CommandError::text(if sorts_by_others {
-        "ERR BY option of SORT denied due to insufficient ACL permissions"
+        "ERR BY option of SORT denied due to insufficient ACL permissions."
     } else {
-        "ERR GET option of SORT denied due to insufficient ACL permissions"
+        "ERR GET option of SORT denied due to insufficient ACL permissions."
     }))
 }
 
