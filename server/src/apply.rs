@@ -41,7 +41,7 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
             note_users(server, new);
         }
     }
-    server.acl.log.set_len_max(new.acllog_max_len);
+    server.acl.log.set_len_max(new.acl.log_max_len);
     server.live.update(new);
     server.slowlog.set_len_max(new.slowlog_max_len);
     server.large_requests.set_len_max(new.commandlog_large_request_max_len);
@@ -101,7 +101,7 @@ pub(crate) fn note_users(server: &Services, config: &Config) {
 /// An error says why the server must not start.
 pub(crate) fn load_users(server: &Services, config: &Config) -> Result<(), String> {
     let (acl, path) = (&server.acl, config.aclfile_path());
-    let all_channels = config.acl_pubsub_default == AclPubsubDefault::AllChannels;
+    let all_channels = config.acl.pubsub_default == AclPubsubDefault::AllChannels;
     if path.is_some() && !config.users.is_empty() {
         return Err(
             "users are in lines 'user' and in a file that 'aclfile' names; use one of both".to_owned()

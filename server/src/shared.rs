@@ -123,7 +123,7 @@ impl Shared {
             log
         };
         let acl = Acl::new(catalog);
-        acl.log.set_len_max(settings.acllog_max_len);
+        acl.log.set_len_max(settings.acl.log_max_len);
         if !settings.requirepass.is_empty() {
             acl.set_default_password(&settings.requirepass);
         }

@@ -127,7 +127,7 @@ fn wrong_syntax(args: Args<'_>) -> CommandError {
 }
 
 fn all_channels(server: &Services) -> bool {
-    server.config.snapshot().acl_pubsub_default == AclPubsubDefault::AllChannels
+    server.config.snapshot().acl.pubsub_default == AclPubsubDefault::AllChannels
 }
 
 fn setuser<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {

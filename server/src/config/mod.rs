@@ -38,7 +38,7 @@ pub use kinds::{
 };
 pub use notifications::EventClasses;
 pub use rewrite::rewrite_text;
-pub use settings::{Config, MemorySettings};
+pub use settings::{AclSettings, Config, MemorySettings};
 pub(crate) use shape::parse_memory;
 pub use shape::{Shape, Value};
 pub use store::{ChangedDirective, ConfigReader, ConfigStore};

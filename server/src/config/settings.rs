@@ -19,6 +19,15 @@ const DEFAULT_DIR: &str = "tarn-data";
 /// Logical databases that the engine can tell apart.
 pub(super) const DATABASES_MAX: usize = 256;
 
+/// Settings of users beside their rules.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AclSettings {
+    /// Entries of `ACL LOG`.
+    pub log_max_len: usize,
+    /// The channels that new users may read and write.
+    pub pubsub_default: AclPubsubDefault,
+}
+
 /// Limits of memory, the keys that are evicted past them, and the moving together of what is left.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MemorySettings {
@@ -197,10 +206,8 @@ pub struct Config {
     pub slowlog_log_slower_than_us: i64,
     /// Milliseconds that a script runs before others are told; 0 for never.
     pub busy_reply_threshold_ms: u64,
-    /// Entries of `ACL LOG`.
-    pub acllog_max_len: usize,
-    /// The channels that new users may read and write.
-    pub acl_pubsub_default: AclPubsubDefault,
+    /// New users, and the log of what was refused.
+    pub acl: AclSettings,
     /// File of users; empty for none.
     pub aclfile: Vec<u8>,
     /// The lines that make users, each without the word `user`: a name, and rules.
@@ -444,8 +451,7 @@ impl Config {
             proto_max_bulk_len_bytes: 0,
             slowlog_log_slower_than_us: 0,
             busy_reply_threshold_ms: 0,
-            acllog_max_len: 0,
-            acl_pubsub_default: AclPubsubDefault::default(),
+            acl: AclSettings::default(),
             aclfile: Vec::new(),
             users: Vec::new(),
             slowlog_max_len: 0,

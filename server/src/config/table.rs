@@ -111,8 +111,8 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "file of users, below dir if relative, which ACL LOAD reads and ACL SAVE writes; lines 'user' are \
          refused beside it"),
     Directive::run_time("acl-pubsub-default", Shape::Choice(AclPubsubDefault::NAMES), "resetchannels",
-        field!(acl_pubsub_default), "channels that new users may read and write: none, or all"),
-    Directive::run_time("acllog-max-len", int(0, i64::MAX), "128", field!(acllog_max_len),
+        field!(acl.pubsub_default), "channels that new users may read and write: none, or all"),
+    Directive::run_time("acllog-max-len", int(0, i64::MAX), "128", field!(acl.log_max_len),
         "entries of ACL LOG"),
     Directive::at_start("daemonize", Shape::Bool, "no", field!(daemonize),
         "go to the background as soon as clients can connect; not under a supervisor. Messages that \
