@@ -17,6 +17,14 @@ impl Rules for Hasty {
         None
     }
 
+    fn refuses(&self, user: &str, _: SocketAddr) -> Option<&'static str> {
+        (user == "other").then_some("nobody is called so")
+    }
+
+    fn lets_go_on(&self) -> bool {
+        true
+    }
+
     fn connections_max(&self) -> usize {
         2
     }

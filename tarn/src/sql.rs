@@ -14,7 +14,7 @@ use tarn_analytics::{
 pub(crate) use tarn_analytics::{DECLARATION_FILES, parquet_of, runs_apart};
 use tarn_engine::record::Lsn;
 use tarn_server::Services;
-use tarn_server::acl::Door;
+use tarn_server::acl::{Context, DEFAULT, Door, Reason};
 use tarn_server::analytics::sql::{Answer, Asked, Cell};
 use tarn_server::config::{Config, SqlTls};
 use tarn_server::net::address::Address;
@@ -113,7 +113,7 @@ impl Sql {
         self.analytics.change_by(Changing(Arc::downgrade(server)));
         self.analytics.make_indexes();
         let options = WireOptions {
-            rules: Arc::new(Settings { server: server.clone(), nobody: nobody() }),
+            rules: Arc::new(Settings(server.clone())),
             tls: self.tls,
             needs_encryption: self.needs_encryption,
         };
@@ -154,11 +154,20 @@ impl Changes for Changing {
 }
 
 /// The current values of the configuration.
-struct Settings {
-    server: Arc<Services>,
-    /// A password that nobody knows, which is asked for while nobody may come in. It stays the same, so that
-    /// it is salted once.
-    nobody: Vec<u8>,
+struct Settings(Arc<Services>);
+
+/// Nobody comes in.
+const SHUT: &str = "SQL takes the user default alone, which is off, or may not do everything, or does not have \
+                    the password of requirepass";
+/// Another user does not.
+const OTHER_USER: &str = "SQL takes the user default alone; it has no other users of ACL yet";
+
+impl Settings {
+    /// The way in. Statements reach every key, and SCRAM needs more than the hash of a password.
+    fn door(&self) -> (Door, Vec<u8>) {
+        let password = self.0.config.snapshot().requirepass.clone();
+        (self.0.acl.door(&password), password)
+    }
 }
 
 /// A password that nobody knows.
@@ -169,31 +178,50 @@ fn nobody() -> Vec<u8> {
 
 impl Rules for Settings {
     fn password(&self) -> Option<Vec<u8>> {
-        let password = self.server.config.snapshot().requirepass.clone();
-        // Statements reach every key, and SCRAM needs more than the hash of a password.
-        match self.server.acl.door(&password) {
-            Door::Open => None,
-            Door::Password => Some(password),
-            Door::Shut => Some(self.nobody.clone()),
+        match self.door() {
+            (Door::Open, _) => None,
+            (Door::Password, password) => Some(password),
+            // It was shut this moment.
+            (Door::Shut, _) => Some(nobody()),
         }
     }
 
+    fn refuses(&self, user: &str, peer: SocketAddr) -> Option<&'static str> {
+        let is_default = user.as_bytes() == DEFAULT;
+        let why = match self.door().0 {
+            Door::Shut => SHUT,
+            // Whether there is such a user is not told to who does not know the password.
+            Door::Password if !is_default => OTHER_USER,
+            // All are the user default here, and who names another one is not.
+            Door::Open if !is_default && self.0.acl.user(user.as_bytes()).is_some() => OTHER_USER,
+            Door::Open | Door::Password => return None,
+        };
+        let named = (&b"SQL"[..], user.as_bytes());
+        let (now_ms, client) = (self.0.clock.unix_ms(), format!("addr={peer}"));
+        self.0.acl.log.push(now_ms, Reason::Auth, Context::TopLevel, named, client);
+        Some(why)
+    }
+
+    fn lets_go_on(&self) -> bool {
+        self.0.acl.default_may_do_everything()
+    }
+
     fn connections_max(&self) -> usize {
-        self.server.config.snapshot().sql_max_clients
+        self.0.config.snapshot().sql_max_clients
     }
 
     fn start_patience(&self) -> Duration {
-        Duration::from_secs(self.server.live.auth_timeout_s())
+        Duration::from_secs(self.0.live.auth_timeout_s())
     }
 
     fn idle_patience(&self) -> Option<Duration> {
-        let seconds = self.server.live.timeout_s();
+        let seconds = self.0.live.timeout_s();
         (seconds > 0).then(|| Duration::from_secs(seconds))
     }
 
     fn note_wrong_password(&self, peer: SocketAddr) {
         // The connection ends in any case.
-        self.server.attempts.note_wrong(&Address::Tcp(peer), Service::Sql);
+        self.0.attempts.note_wrong(&Address::Tcp(peer), Service::Sql);
     }
 }
 

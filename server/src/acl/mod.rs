@@ -22,7 +22,7 @@ pub mod user;
 
 pub use catalog::{CATEGORIES, Catalog, Listed};
 pub use log::{AclLog, Context, Entry, Reason};
-pub use registry::{Acl, Changed, Door, RuleRefused, Users};
+pub use registry::{Acl, Changed, DEFAULT, Door, RuleRefused, Users};
 pub use rules::{RuleError, Words, merge_selectors};
 pub use selector::{Access, Denied, Selector};
 pub use user::{User, UserId};

@@ -123,6 +123,11 @@ impl Acl {
         }
     }
 
+    /// Whether clients of such a port may go on: as in Redis, who is in may stay when `default` is turned off.
+    pub fn default_may_do_everything(&self) -> bool {
+        self.user(DEFAULT).is_some_and(|user| user.is_unrestricted())
+    }
+
     /// Applies rules to a user, which is made if it is not there: all of them or none. `all_channels`: what
     /// `acl-pubsub-default` says.
     pub fn change<R: AsRef<[u8]>>(
