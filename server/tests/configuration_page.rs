@@ -45,8 +45,9 @@ const REFUSED: &str = "
 ## Directives that have to keep their default
 
 Another value would promise what Tarn does not do, so it is refused, at the start and by `CONFIG SET`. So are
-the orders `rename-command`, `loadmodule` and `sentinel`. A line `user NAME RULES...` makes a user; it is no
-directive that `CONFIG GET` shows.
+the orders `loadmodule` and `sentinel`. A line `user NAME RULES...` makes a user, and a line
+`rename-command NAME OTHER` gives a command another name, or none if that is empty; they are no directives that
+`CONFIG GET` shows.
 
 | directive | takes | default | why |
 | --- | --- | --- | --- |

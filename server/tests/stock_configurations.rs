@@ -121,8 +121,7 @@ fn any_number_of_databases_is_taken_and_told_where_there_are_fewer() {
 #[test]
 fn what_would_be_dangerous_to_ignore_is_refused_by_name() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let cases: [(&[&str], &str); 5] = [
-        (&["--rename-command", "CONFIG", ""], "'rename-command' is not supported by Tarn: commands cannot"),
+    let cases: [(&[&str], &str); 4] = [
         (&["--loadmodule", "m.so"], "'loadmodule' is not supported by Tarn: there are no modules"),
         (&["--replicaof", "a", "1"], "'replicaof' is not supported by Tarn: there is no replication"),
         (&["--cluster-enabled", "yes"], "'cluster-enabled' is not supported by Tarn: there is no cluster"),

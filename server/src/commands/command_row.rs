@@ -116,12 +116,16 @@ impl Row {
     }
 }
 
-/// All commands, without their subcommands.
-pub(super) fn rows() -> impl Iterator<Item = Row> {
-    commands::table().all().map(|Found { group, command, .. }| Row { group, parent: None, command })
+fn row_of(found: Found) -> Row {
+    Row { group: found.group, parent: None, command: found.command }
 }
 
-/// All commands, each before its subcommands.
+/// The commands that somebody can call, without their subcommands.
+pub(super) fn rows() -> impl Iterator<Item = Row> {
+    commands::table().named().map(row_of)
+}
+
+/// The same, each before its subcommands.
 pub(super) fn rows_with_subcommands() -> impl Iterator<Item = Row> {
     rows().flat_map(|row| std::iter::once(row).chain(row.subcommands()))
 }
@@ -129,7 +133,8 @@ pub(super) fn rows_with_subcommands() -> impl Iterator<Item = Row> {
 /// All commands and subcommands as rules of users name them, by the slots of their counters.
 pub(super) fn catalog() -> Catalog {
     let mut listed: Vec<Listed> = Vec::with_capacity(commands::table().slots());
-    for row in rows() {
+    // Rules know commands by the names of their rows, also those that nobody can call any more.
+    for row in commands::table().all().map(row_of) {
         let parent = listed.len();
         listed.push(row.listed(None));
         listed.extend(row.subcommands().map(|sub| sub.listed(Some(parent))));

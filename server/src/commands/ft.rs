@@ -60,13 +60,16 @@ fn ft<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> 
     let mut searching = match cx.client.searching.take() {
         Some(searching) => searching,
         None => {
-            let deletes = args.at(0).eq_ignore_ascii_case(b"ft.dropindex") && args.len() > 2;
+            // It may have been called by another name.
+            let name = super::table().find(args.at(0)).map_or("", |found| found.command.name);
+            let deletes = name == "ft.dropindex" && args.len() > 2;
             if deletes && stops_writes(cx.server) {
                 return Err(CommandError::CheckpointsFail);
             }
             let is_resp3 = cx.reply.protocol() == Protocol::Resp3;
-            let words = args.iter().map(<[u8]>::to_vec).collect();
-            cx.server.search().ok_or_else(|| not_there(&args[0]))?.ask(words, cx.db, is_resp3)
+            let words = std::iter::once(name.as_bytes()).chain(args.tail(1).iter());
+            let words = words.map(<[u8]>::to_vec).collect();
+            cx.server.search().ok_or_else(|| not_there(name))?.ask(words, cx.db, is_resp3)
         }
     };
     let answer = searching.answer();
@@ -84,8 +87,8 @@ fn ft<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> 
     Ok(())
 }
 
-fn not_there(name: &[u8]) -> CommandError {
-    let name = String::from_utf8_lossy(name).to_uppercase();
+fn not_there(name: &str) -> CommandError {
+    let name = name.to_uppercase();
     CommandError::owned(format!("ERR {name} is not there: this server was built without search"))
 }
 

@@ -334,7 +334,7 @@ mod tests {
         assert!(refusal(&["a", "b"]).contains("unexpected argument 'b'"));
         assert!(refusal(&["/no/such/file"]).contains("/no/such/file"));
         assert!(refusal(&["--tls-port", "6380"]).contains("the Redis protocol has no TLS yet"));
-        assert!(refusal(&["--rename-command", "CONFIG", ""]).contains("commands cannot be renamed"));
+        assert!(refusal(&["--rename-command", "CONFIG"]).contains("takes a command and its new name"));
     }
 
     #[test]

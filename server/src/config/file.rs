@@ -151,6 +151,8 @@ pub(super) fn obey(
         include(reading, values, includes).map_err(|error| error.or_located(located))
     } else if name.eq_ignore_ascii_case(b"user") {
         add_user(&mut reading.config, values).map_err(located)
+    } else if name.eq_ignore_ascii_case(b"rename-command") {
+        add_rename(&mut reading.config, values).map_err(located)
     } else {
         set(reading, name, values, located)
     }
@@ -165,6 +167,19 @@ fn add_user(config: &mut Config, values: &[Vec<u8>]) -> Result<(), String> {
         return Err("duplicate user; all rules of a user stand in one line".to_owned());
     }
     config.users.push(values.to_vec());
+    Ok(())
+}
+
+/// Notes a line that gives a command another name. The names are looked up when all commands are known.
+fn add_rename(config: &mut Config, values: &[Vec<u8>]) -> Result<(), String> {
+    let [old, new] = values else {
+        return Err(
+            "wrong number of arguments; 'rename-command' takes a command and its new name, which is \
+                    empty for none"
+                .to_owned(),
+        );
+    };
+    config.renames.push([old.clone(), new.clone()]);
     Ok(())
 }
 

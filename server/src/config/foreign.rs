@@ -11,7 +11,6 @@ use super::shape::Shape;
 /// Directives that are no settings but orders, which `CONFIG GET` does not show: name and why they are
 /// refused.
 pub(super) const REFUSED_ORDERS: &[(&str, &str)] = &[
-    ("rename-command", "commands cannot be renamed; remove the line"),
     ("loadmodule", "there are no modules; remove the line"),
     ("sentinel", "there is no sentinel mode; remove the line"),
 ];

@@ -212,6 +212,8 @@ pub struct Config {
     pub aclfile: Vec<u8>,
     /// The lines that make users, each without the word `user`: a name, and rules.
     pub users: Vec<Vec<Vec<u8>>>,
+    /// The lines that give commands other names, in order: the old name and the new one.
+    pub renames: Vec<[Vec<u8>; 2]>,
     /// Entries of the slow log.
     pub slowlog_max_len: usize,
     /// Bytes from which a request is large; -1 for none, 0 for all.
@@ -454,6 +456,7 @@ impl Config {
             acl: AclSettings::default(),
             aclfile: Vec::new(),
             users: Vec::new(),
+            renames: Vec::new(),
             slowlog_max_len: 0,
             commandlog_request_larger_than: 0,
             commandlog_large_request_max_len: 0,

@@ -116,7 +116,7 @@ fn check_keys(selector: &Selector, request: Request<'_>) -> Result<(), Denied> {
         }
     }
     for group in spec.keys {
-        let access = access_of(table.uses_of(args, group));
+        let access = access_of(table.uses_of(spec.name, args, group));
         let mut denied = None;
         // Where the arguments do not fit, the command refuses them before it looks at any key.
         group.visit(args, |index| {

@@ -274,7 +274,7 @@ impl Requests<'_> {
             note_hot(server, command, db, args, since, out.len() - start);
         }
         if server.pubsub.is_monitored() {
-            show_part(server, client, command, args, self.by_script);
+            show_part(server, client, command, (slot, args), self.by_script);
         }
         if notes_reads(command, client) {
             client.staged.push(staged_reads(&command.declared_keys(db, server.databases, args)));

@@ -177,7 +177,7 @@ impl<'e> Executor<'e> {
             }
         };
         if !matches!(client.after, After::Postpone | After::Pause) {
-            forget_caching(client, args);
+            forget_caching(self.table, client, args);
             client.ready.iter_mut().for_each(|ready| ready.has_run = true);
             if client.migration.is_some() || client.sending_turn.is_some() || client.reload.is_some() {
                 (client.migration, client.sending_turn, client.reload) = (None, None, None);
@@ -376,14 +376,14 @@ impl<'e> Executor<'e> {
         if matches!(client.after, After::GoOn | After::Close) && !is_to_run_again(&result) {
             let reply_bytes = out.len() - start;
             if !command.flags.has(Flags::SKIP_SLOWLOG) {
-                note_large(self.server, client, args, self.now, reply_bytes);
+                note_large(self.server, client, (slot, args), self.now, reply_bytes);
             }
             if let Some(since) = hot_since.filter(|_| !command.flags.has(Flags::EXEC)) {
                 note_hot(self.server, command, db, args, since, reply_bytes);
             }
         }
         if self.server.pubsub.is_monitored() && before.is_none() {
-            shown::show_run(self.server, client, command, args, &result);
+            shown::show_run(self.server, client, command, (slot, args), &result);
         }
         if let After::Steps(rest) = &mut client.after {
             rest.is_of(command.flags, slot, args);
@@ -450,9 +450,10 @@ impl<'e> Executor<'e> {
 
 /// Ends what `CLIENT CACHING` said for one command, which may be a transaction.
 #[inline]
-fn forget_caching(client: &Client, args: Args<'_>) {
+fn forget_caching(table: &Table, client: &Client, args: Args<'_>) {
     let tracks = &client.handle.tracks;
-    let is_over = || client.transaction.is_none() && !args.at(0).eq_ignore_ascii_case(b"client");
+    let is_client = || table.find(args.at(0)).is_some_and(|found| found.command.name == "client");
+    let is_over = || client.transaction.is_none() && !is_client();
     if tracks.flags().has(TrackFlags::CACHING) && is_over() {
         tracks.set_flag(TrackFlags::CACHING, false);
     }

@@ -290,7 +290,7 @@ impl Executor<'_> {
         call.finish(client, args, self.now, &result);
         self.note_failed_script(slot, client);
         if self.server.pubsub.is_monitored() {
-            show_part(self.server, client, command, args, false);
+            show_part(self.server, client, command, (slot, args), false);
         }
         if let Err(error) = result {
             Writer::new(out, client.protocol).error(error.to_string());
