@@ -192,12 +192,6 @@ impl User {
         Err(gravest)
     }
 
-    /// Whether its channels are others than those of this one.
-    pub fn channels_differ(&self, other: &User) -> bool {
-        let channels = |selector: &Selector| (selector.all_channels, selector.channels.clone());
-        self.selectors().map(channels).ne(other.selectors().map(channels))
-    }
-
     /// Whether it may use a key so, by whatever command.
     pub fn allows_key(&self, key: &[u8], access: Access) -> bool {
         self.selectors().any(|selector| selector.allows_key(key, access))

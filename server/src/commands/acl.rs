@@ -1,5 +1,7 @@
 //! `ACL`: users and their rules, and what was refused.
 
+use std::sync::atomic::{Ordering, fence};
+
 use tarn_resp::Args;
 
 use crate::acl::registry::{DEFAULT, is_name};
@@ -15,6 +17,7 @@ use crate::execute::parse;
 use crate::execute::rights::{check, request_of};
 use crate::execute::services::Services;
 use crate::execute::spec::Flags;
+use crate::net::tracks::TrackFlags;
 
 const ANY_TIME: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 const ADMIN: Flags = ANY_TIME.with(Flags::ADMIN);
@@ -146,22 +149,25 @@ fn setuser<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
         let rule = printable(&refused.rule);
         CommandError::owned(format!("ERR Error in ACL SETUSER modifier '{rule}': {}", refused.error))
     })?;
-    if let Some(before) = &changed.before
-        && changed.after.channels_differ(before)
-    {
-        look_at_channels(server, &changed.after);
+    if changed.before.is_some() {
+        look_at_rights(server, &changed.after);
     }
     after_change(server);
     cx.reply.ok();
     Ok(())
 }
 
-/// Has the connections of a user closed that read channels which it may read no longer.
-fn look_at_channels(server: &Services, user: &User) {
+/// Has the connections of a user closed that are told of what it may know no longer: of messages to channels,
+/// of keys by their prefixes, of the requests of others.
+fn look_at_rights(server: &Services, user: &User) {
+    // Pairs with the fence of who begins to be told of something.
+    fence(Ordering::SeqCst);
     for client in server.clients.all() {
-        let id = client.info.lock().user.id;
-        if id == user.id.0 && client.subscriptions() != [0; 3] {
-            client.look_at_channels();
+        let is_told = client.subscriptions() != [0; 3]
+            || client.tracks.flags().has(TrackFlags::BCAST)
+            || client.is_monitoring();
+        if is_told && client.info.lock().user.id == user.id.0 {
+            client.look_at_rights();
         }
     }
 }
@@ -328,7 +334,7 @@ fn load<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     let gone = server.acl.replace(users);
     close_connections(cx, &gone);
     if let Some(default) = server.acl.user(DEFAULT) {
-        look_at_channels(server, &default);
+        look_at_rights(server, &default);
     }
     after_change(server);
     cx.reply.ok();
@@ -357,7 +363,7 @@ fn dryrun<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     let user = cx.server.acl.user(name);
     let user =
         user.ok_or_else(|| CommandError::owned(format!("ERR User '{}' not found", printable(name))))?;
-    let (command, slot) = named(request).ok_or_else(|| {
+    let (command, slot) = super::table().find_part(request).ok_or_else(|| {
         CommandError::owned(format!("ERR Command '{}' not found", printable(request.at(0))))
     })?;
     let catalog = cx.server.acl.catalog();
@@ -387,20 +393,6 @@ fn dryrun<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     };
     cx.reply.bulk(&told);
     Ok(())
-}
-
-/// The command or subcommand that a request names, and its slot.
-fn named(request: Args<'_>) -> Option<(&'static Command, usize)> {
-    let found = super::table().find(request.at(0))?;
-    let parent = found.command;
-    match request.get(1) {
-        Some(name) if !parent.subcommands.is_empty() && !parent.flags.has(Flags::LOOSE) => {
-            let is_named = |sub: &Command| sub.name.as_bytes().eq_ignore_ascii_case(name);
-            let at = parent.subcommands.iter().position(is_named)?;
-            Some((&parent.subcommands[at], found.slot + 1 + at))
-        }
-        _ => Some((parent, found.slot)),
-    }
 }
 
 fn help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {

@@ -2,11 +2,10 @@
 
 use tarn_resp::Args;
 
-use crate::acl::Denied;
 use crate::error::{CommandError, printable};
 use crate::execute::context::Context;
 use crate::execute::parse;
-use crate::execute::rights::{may_read_prefix, refusal};
+use crate::execute::rights::refuse_prefix;
 use crate::execute::showing::redirect;
 use crate::net::tracks::TrackFlags;
 use crate::pubsub::{Overlap, overlap};
@@ -108,13 +107,19 @@ pub(super) fn tracking<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(
             options.prefixes.push(b"");
         }
         // Each change of such a key would be told, also those of others.
-        if options.flags.has(TrackFlags::BCAST)
-            && !options.prefixes.iter().all(|prefix| may_read_prefix(cx.server, cx.client, prefix))
-        {
-            return Err(refusal(Denied::Key(0), ""));
+        if options.flags.has(TrackFlags::BCAST) {
+            let place = |prefix: &&[u8]| {
+                let is_it = |at: &usize| !prefix.is_empty() && args.at(*at) == *prefix;
+                (3..args.len()).find(is_it).unwrap_or_default()
+            };
+            let refuse = |at| refuse_prefix(cx.server, cx.client, super::table(), args, at);
+            if let Some(refusal) = options.prefixes.iter().map(place).find_map(refuse) {
+                return Err(refusal);
+            }
         }
         let (client, Options { flags, redirect, prefixes }) = (&mut *cx.client, options);
         cx.server.tracking.begin(&client.handle, flags, redirect, &mut client.prefixes, &prefixes);
+        client.look_again_if_rules_have_changed(&cx.server.acl);
         let bytes: usize = client.prefixes.iter().map(|prefix| PREFIX_BYTES + 2 * prefix.len()).sum();
         if bytes as u64 > cx.server.live.query_buffer_limit_bytes() {
             cx.client.close_for("the prefixes that it tracks are longer than client-query-buffer-limit");

@@ -7,6 +7,7 @@
 //! ```
 
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use tarn_resp::Args;
 
@@ -34,16 +35,29 @@ impl Client {
         self.rights.user().is_some()
     }
 
-    /// Whether it reads channels that its user must not read.
-    pub(crate) fn reads_forbidden(&mut self, acl: &Acl) -> bool {
+    /// Whether it is told, as time goes by, of what its user must not know: it reads channels, is told of keys
+    /// by their prefixes, or monitors.
+    pub(crate) fn is_told_too_much(&mut self, acl: &Acl) -> bool {
         if !self.renew_rights(acl) {
             return true;
         }
-        let Some((user, subscriptions)) = self.rights.user().zip(self.subscriptions.as_ref()) else {
-            return false;
-        };
+        let Some(user) = self.rights.user() else { return true };
         let is_forbidden = |kind: Kind, name: &[u8]| !user.allows_channel(name, kind == Kind::Pattern);
-        Kind::ALL.iter().any(|kind| subscriptions.names(*kind).any(|name| is_forbidden(*kind, name)))
+        let reads = |kind: &Kind| {
+            self.subscriptions.iter().any(|own| own.names(*kind).any(|name| is_forbidden(*kind, name)))
+        };
+        Kind::ALL.iter().any(reads)
+            || self.prefixes.iter().any(|prefix| !allows_prefix(user, prefix))
+            || self.handle.is_monitoring() && !user.selectors().any(allows_everything_to_be_read)
+    }
+
+    /// To be called when it has begun to be told of something: a change of rules meanwhile has not found it.
+    pub(crate) fn look_again_if_rules_have_changed(&self, acl: &Acl) {
+        // Pairs with the fence of who changes rules: either it finds this client, or the change is seen here.
+        fence(Ordering::SeqCst);
+        if !self.rights.is_as_of(acl.version()) {
+            self.handle.look_at_rights();
+        }
     }
 
     /// Makes it a client of this user, which has said its password.
@@ -110,7 +124,9 @@ fn check_selector(selector: &Selector, catalog: &Catalog, request: Request<'_>) 
 fn check_keys(selector: &Selector, request: Request<'_>) -> Result<(), Denied> {
     let Request { table, spec, args, .. } = request;
     if spec.flags.has(Flags::READS_ALL) {
-        let access = if spec.flags.has(Flags::READONLY) { Access::READ } else { Access::ALL };
+        // Who watches others changes nothing either.
+        let only_reads = spec.flags.has(Flags::READONLY) || spec.name == "monitor";
+        let access = if only_reads { Access::READ } else { Access::ALL };
         if !selector.allows_every_key(access) {
             return Err(Denied::Key(0));
         }
@@ -314,9 +330,8 @@ pub(crate) fn may_read_every_key(server: &Services, client: &Client, table: &Tab
     if client.rights.is_unrestricted(server.acl.version()) {
         return true;
     }
-    let Some((found, user)) = table.find(args.at(0)).zip(client.rights.user()) else { return false };
-    let (spec, slot) = (&found.command.spec, found.slot);
-    let request = Request { table, spec, slot, args, db: Some(client.db) };
+    let Some(((command, slot), user)) = table.find_part(args).zip(client.rights.user()) else { return false };
+    let request = request_of(table, command, slot, args, Some(client.db));
     match check_with_every_key(user, server.acl.catalog(), request, Access::READ) {
         Ok(()) => true,
         Err(denied) => {
@@ -335,11 +350,35 @@ pub(crate) fn context_of(client: &Client) -> Context {
     }
 }
 
-/// Whether a client may read every key that begins so.
-pub(crate) fn may_read_prefix(server: &Services, client: &Client, prefix: &[u8]) -> bool {
-    let may =
-        |user: &Arc<User>| user.selectors().any(|selector| selector.allows_prefix(prefix, Access::READ));
-    client.rights.is_unrestricted(server.acl.version()) || client.rights.user().is_some_and(may)
+/// Why a client may not be told of all keys that begin so, with the request that it runs; it is noted. The
+/// prefix is the argument at `index`; 0: there is none, and all keys begin so.
+pub(crate) fn refuse_prefix(
+    server: &Services,
+    client: &Client,
+    table: &Table,
+    args: Args<'_>,
+    index: usize,
+) -> Option<CommandError> {
+    let prefix = if index == 0 { &b""[..] } else { args.at(index) };
+    let may = |user: &Arc<User>| allows_prefix(user, prefix);
+    if client.rights.is_unrestricted(server.acl.version()) || client.rights.user().is_some_and(may) {
+        return None;
+    }
+    let denied = Denied::Key(index);
+    if let Some((command, slot)) = table.find_part(args) {
+        let request = request_of(table, command, slot, args, Some(client.db));
+        note(server, client, denied, context_of(client), request);
+    }
+    Some(refusal(denied, ""))
+}
+
+fn allows_prefix(user: &User, prefix: &[u8]) -> bool {
+    user.selectors().any(|selector| selector.allows_prefix(prefix, Access::READ))
+}
+
+/// As `MONITOR` shows it.
+fn allows_everything_to_be_read(selector: &Selector) -> bool {
+    selector.allows_every_key(Access::READ) && selector.allows_every_database()
 }
 
 /// The request of a command that a table has.
@@ -399,6 +438,10 @@ mod tests {
             (&["XREAD", "STREAMS", "in:1", "other", "0", "0"], Some(Denied::Key(3))),
             (&["MIGRATE", "h", "1", "", "0", "1", "KEYS", "both:1", "in:1"], Some(Denied::Key(8))),
             (&["SQL", "SELECT 1"], Some(Denied::Key(0))),
+            (&["MONITOR"], Some(Denied::Key(0))),
+            (&["DEBUG", "DIGEST"], Some(Denied::Key(0))),
+            (&["DEBUG", "OBJECT", "other"], Some(Denied::Key(2))),
+            (&["DEBUG", "SLEEP", "0"], None),
             (&["FT.SEARCH", "index", "*"], Some(Denied::Key(0))),
             (&["PING"], None),
         ] {

@@ -61,8 +61,8 @@ pub struct ClientHandle {
     monitors: AtomicBool,
     durability: AtomicU8,
     killed: AtomicBool,
-    /// Whether it may read channels that it must read no longer.
-    doubtful_channels: AtomicBool,
+    /// Whether it may be told of what it must not know any more.
+    doubtful: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
 
@@ -128,7 +128,7 @@ impl ClientHandle {
             monitors: AtomicBool::new(false),
             durability: AtomicU8::new(DURABILITY_OF_SERVER),
             killed: AtomicBool::new(false),
-            doubtful_channels: AtomicBool::new(false),
+            doubtful: AtomicBool::new(false),
             waker: Mutex::new(None),
         }
     }
@@ -225,18 +225,17 @@ impl ClientHandle {
         self.wake();
     }
 
-    /// Asks the connection to look whether its user may read its channels still.
-    pub fn look_at_channels(&self) {
-        self.doubtful_channels.store(true, Ordering::Release);
+    /// Asks the connection to look whether its user may be told still of what it is told.
+    pub fn look_at_rights(&self) {
+        self.doubtful.store(true, Ordering::Release);
         self.wake();
     }
 
     /// Whether it was asked to.
     #[inline]
     pub fn takes_doubt(&self) -> bool {
-        // Pairs with the release in `look_at_channels`: the user has changed before.
-        self.doubtful_channels.load(Ordering::Relaxed)
-            && self.doubtful_channels.swap(false, Ordering::Acquire)
+        // Pairs with the release in `look_at_rights`: the user has changed before.
+        self.doubtful.load(Ordering::Relaxed) && self.doubtful.swap(false, Ordering::Acquire)
     }
 
     /// Whether the connection shall close.

@@ -294,7 +294,7 @@ impl Connection {
         if self.client.handle.is_killed() {
             return Poll::Ready(Ok(Event::End(End::Killed)));
         }
-        if self.client.handle.takes_doubt() && self.client.reads_forbidden(&self.worker.server.acl) {
+        if self.client.handle.takes_doubt() && self.client.is_told_too_much(&self.worker.server.acl) {
             return Poll::Ready(Ok(Event::End(End::Killed)));
         }
         if let Some(error) = self.output.take_failure() {
