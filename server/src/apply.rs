@@ -37,7 +37,7 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
         server.acl.set_default_password(&new.requirepass);
         server.live.set_needs_password(server.acl.needs_password());
         // A line of the user default would outrank the new password at the next start.
-        if server.config.has_noted_users() || !old.users.is_empty() {
+        if server.config.has_noted_users() || !old.orders.users.is_empty() {
             note_users(server, new);
         }
     }
@@ -102,12 +102,12 @@ pub(crate) fn note_users(server: &Services, config: &Config) {
 pub(crate) fn load_users(server: &Services, config: &Config) -> Result<(), String> {
     let (acl, path) = (&server.acl, config.aclfile_path());
     let all_channels = config.acl.pubsub_default == AclPubsubDefault::AllChannels;
-    if path.is_some() && !config.users.is_empty() {
+    if path.is_some() && !config.orders.users.is_empty() {
         return Err(
             "users are in lines 'user' and in a file that 'aclfile' names; use one of both".to_owned()
         );
     }
-    for words in &config.users {
+    for words in &config.orders.users {
         let Some((name, rules)) = words.split_first() else { continue };
         let shown = String::from_utf8_lossy(name);
         if !is_name(name) {

@@ -1,5 +1,5 @@
-//! `rename-command`, compared with a real redis-server 7.0: the same lines are refused, and under its new name a
-//! command is what it is there, to its clients, to `COMMAND`, to rules of users and to scripts.
+//! `rename-command`, compared with a real redis-server 7.0: the same lines are refused, and under its new
+//! name a command is what it is there, to its clients, to `COMMAND`, to rules of users and to scripts.
 //! Left out where redis-server is not installed.
 
 #![allow(clippy::unwrap_used)]
@@ -153,7 +153,8 @@ fn a_script_calls_commands_by_their_new_names_as_in_redis() {
     }
 }
 
-/// Nobody learns a password, or the name that a command has been given, from a place where it does not belong.
+/// Nobody learns a password, or the name that a command has been given, from a place where it does not
+/// belong.
 #[test]
 fn passwords_of_renamed_commands_are_not_shown() {
     let mut own = Own::new();

@@ -157,8 +157,8 @@ impl Changes for Changing {
 struct Settings(Arc<Services>);
 
 /// Nobody comes in.
-const SHUT: &str = "SQL takes the user default alone, which is off, or may not do everything, or does not have \
-                    the password of requirepass";
+const SHUT: &str = "SQL takes the user default alone, which is off, or may not do everything, or has another \
+                    password than requirepass";
 /// Another user does not.
 const OTHER_USER: &str = "SQL takes the user default alone; it has no other users of ACL yet";
 

@@ -123,7 +123,8 @@ impl Acl {
         }
     }
 
-    /// Whether clients of such a port may go on: as in Redis, who is in may stay when `default` is turned off.
+    /// Whether clients of such a port may go on: as in Redis, who is in may stay when `default` is turned
+    /// off.
     pub fn default_may_do_everything(&self) -> bool {
         self.user(DEFAULT).is_some_and(|user| user.is_unrestricted())
     }

@@ -62,8 +62,8 @@ fn count<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> 
 /// The arguments that are keys, each with the spec that says so.
 type KeyPlaces = Vec<(usize, &'static KeySpec)>;
 
-/// The request behind `COMMAND GETKEYS`, its command, and where its keys stand, with the spec that says so. There may be
-/// none where the command needs none, such as `EVAL`.
+/// The request behind `COMMAND GETKEYS`, its command, and where its keys stand, with the spec that says so.
+/// There may be none where the command needs none, such as `EVAL`.
 fn keys_of(args: Args<'_>) -> Result<(&'static Command, Args<'_>, KeyPlaces), CommandError> {
     let request = args.tail(2);
     let invalid = || CommandError::text("ERR Invalid command specified");

@@ -163,10 +163,10 @@ fn add_user(config: &mut Config, values: &[Vec<u8>]) -> Result<(), String> {
     let Some(name) = values.first() else {
         return Err("wrong number of arguments; 'user' takes a name and rules".to_owned());
     };
-    if config.users.iter().any(|user| user.first() == Some(name)) {
+    if config.orders.users.iter().any(|user| user.first() == Some(name)) {
         return Err("duplicate user; all rules of a user stand in one line".to_owned());
     }
-    config.users.push(values.to_vec());
+    config.orders.users.push(values.to_vec());
     Ok(())
 }
 
@@ -179,7 +179,7 @@ fn add_rename(config: &mut Config, values: &[Vec<u8>]) -> Result<(), String> {
                 .to_owned(),
         );
     };
-    config.renames.push([old.clone(), new.clone()]);
+    config.orders.renames.push([old.clone(), new.clone()]);
     Ok(())
 }
 

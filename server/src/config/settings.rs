@@ -28,6 +28,15 @@ pub struct AclSettings {
     pub pubsub_default: AclPubsubDefault,
 }
 
+/// Lines about users and commands, which are known later than the settings are read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Orders {
+    /// The lines that make users, each without the word `user`: a name, and rules.
+    pub users: Vec<Vec<Vec<u8>>>,
+    /// The lines that give commands other names, in order: the old name and the new one.
+    pub renames: Vec<[Vec<u8>; 2]>,
+}
+
 /// Limits of memory, the keys that are evicted past them, and the moving together of what is left.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MemorySettings {
@@ -210,10 +219,8 @@ pub struct Config {
     pub acl: AclSettings,
     /// File of users; empty for none.
     pub aclfile: Vec<u8>,
-    /// The lines that make users, each without the word `user`: a name, and rules.
-    pub users: Vec<Vec<Vec<u8>>>,
-    /// The lines that give commands other names, in order: the old name and the new one.
-    pub renames: Vec<[Vec<u8>; 2]>,
+    /// Lines that are no settings.
+    pub orders: Orders,
     /// Entries of the slow log.
     pub slowlog_max_len: usize,
     /// Bytes from which a request is large; -1 for none, 0 for all.
@@ -455,8 +462,7 @@ impl Config {
             busy_reply_threshold_ms: 0,
             acl: AclSettings::default(),
             aclfile: Vec::new(),
-            users: Vec::new(),
-            renames: Vec::new(),
+            orders: Orders::default(),
             slowlog_max_len: 0,
             commandlog_request_larger_than: 0,
             commandlog_large_request_max_len: 0,

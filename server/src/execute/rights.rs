@@ -35,8 +35,8 @@ impl Client {
         self.rights.user().is_some()
     }
 
-    /// Whether it is told, as time goes by, of what its user must not know: it reads channels, is told of keys
-    /// by their prefixes, or monitors.
+    /// Whether it is told, as time goes by, of what its user must not know: it reads channels, is told of
+    /// keys by their prefixes, or monitors.
     pub(crate) fn is_told_too_much(&mut self, acl: &Acl) -> bool {
         if !self.renew_rights(acl) {
             return true;

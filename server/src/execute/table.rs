@@ -1,7 +1,7 @@
 //! The table of all commands, and the look-up of a name in it.
 //!
-//! A command may have another name than its row says, or none (`rename-command`). Only the look-up knows: what
-//! is told of a command, and what rules of users name, is the row's.
+//! A command may have another name than its row says, or none (`rename-command`). Only the look-up knows:
+//! what is told of a command, and what rules of users name, is the row's.
 
 use std::collections::BTreeSet;
 

@@ -60,7 +60,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
         Signals::catch().map_err(not_accepting)?
     };
     refuse_missing_cores(config)?;
-    commands::rename(&config.renames)?;
+    commands::rename(&config.orders.renames)?;
     let (threads, table) = (config.serving_threads(), commands::table());
     let store = ConfigStore::new(loaded.config.clone(), loaded.file.clone());
     let (acceptor, moves) = AcceptorHandle::new();

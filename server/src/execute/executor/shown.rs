@@ -18,8 +18,8 @@ use crate::pubsub::monitors::{Sender, line};
 
 /// Commands that nobody is shown, or that are shown otherwise.
 const HIDDEN: Flags = Flags::ADMIN.with(Flags::SKIP_MONITOR);
-/// Shows a request, which stands behind the slot of its command, of a client that has run, unless it is to run
-/// again, or has been shown when it ran first.
+/// Shows a request, which stands behind the slot of its command, of a client that has run, unless it is to
+/// run again, or has been shown when it ran first.
 #[cold]
 pub(super) fn show_run<T>(
     server: &Services,
