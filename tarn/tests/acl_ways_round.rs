@@ -85,8 +85,8 @@ impl Scene {
 const NO_KEY: &str = "-NOPERM this user has no permissions to access one of the keys used as arguments";
 const NO_CHANNEL: &str =
     "-NOPERM this user has no permissions to access one of the channels used as arguments";
-const NO_KEY_IN_SCRIPT: &str = "The user executing the script can't access at least one of the keys";
-const NO_CHANNEL_IN_SCRIPT: &str = "The user executing the script can't publish to the channel";
+const NO_KEY_IN_SCRIPT: &str = "access at least one of the keys mentioned in the command arguments";
+const NO_CHANNEL_IN_SCRIPT: &str = "publish to the channel mentioned in the command";
 
 #[test]
 fn commands_reach_no_key_that_the_user_must_not_use_wherever_it_stands() {
@@ -199,7 +199,7 @@ fn scripts_and_functions_have_the_rights_of_who_calls_them() {
     let refusal = "-NOPERM this user has no permissions to run the 'eval' command";
     scene.tries(&["EVAL \"return 1\" 0"], refusal, ["command", "toplevel", "eval"]);
     assert_eq!(scene.admin.ask("ACL SETUSER u +eval -get"), "+OK");
-    let refusal = "The user executing the script can't run this command or subcommand";
+    let refusal = "run this command or subcommand";
     scene.tries(&["EVAL \"return redis.call('GET', 'own:1')\" 0"], refusal, ["command", "lua", "get"]);
 }
 
@@ -279,9 +279,11 @@ fn who_is_told_of_more_than_it_may_know_is_closed_when_the_rules_change() {
         ("CLIENT TRACKING ON BCAST PREFIX own:", "resetkeys ~own:1*", true),
         ("CLIENT TRACKING ON BCAST PREFIX own:", "resetkeys %W~own:*", true),
         ("CLIENT TRACKING ON BCAST PREFIX own:1", "resetkeys ~own:1*", false),
+        ("CLIENT TRACKING ON BCAST PREFIX own:", "db=0", true),
         ("CLIENT TRACKING ON BCAST PREFIX own:", "-get", false),
         ("CLIENT TRACKING ON", "resetkeys ~own:1*", false),
         ("MONITOR", "resetkeys ~own:*", true),
+        ("MONITOR", "db=0", true),
         ("MONITOR", "resetkeys %R~*", false),
         ("SUBSCRIBE own:1", "resetchannels &own:2", true),
         ("SUBSCRIBE own:1", "resetchannels &own:1", false),

@@ -372,8 +372,10 @@ pub(crate) fn refuse_prefix(
     Some(refusal(denied, ""))
 }
 
+/// Keys of all databases are told of.
 fn allows_prefix(user: &User, prefix: &[u8]) -> bool {
-    user.selectors().any(|selector| selector.allows_prefix(prefix, Access::READ))
+    let allows = |own: &Selector| own.allows_prefix(prefix, Access::READ) && own.allows_every_database();
+    user.selectors().any(allows)
 }
 
 /// As `MONITOR` shows it.

@@ -41,13 +41,20 @@ pub struct Table {
 /// Says what a request of the command of this name does with the keys of a group, in the words of its flags.
 pub type Uses = for<'a, 'k> fn(&str, Args<'a>, &'k KeySpec) -> &'static [&'static str];
 
+/// Whether a first word begins a line of an HTTP request. A browser sends such lines to any port, for any
+/// page that it shows, and the body that follows is the page's. So no command has such a name.
+#[cold]
+pub(super) fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:")
+}
+
 /// Why a command cannot be renamed.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum RenameError {
     /// No command has the old name.
     #[error("No such command in rename-command")]
     NoCommand,
-    /// A command has the new one.
+    /// A command has the new one, or it is one that closes connections.
     #[error("Target command name already exists")]
     NameTaken,
 }
@@ -133,7 +140,7 @@ impl Table {
             let found = self.remove(old).ok_or(RenameError::NoCommand)?;
             if new.is_empty() {
                 self.nameless.insert(found.slot);
-            } else if self.find(new).is_some() {
+            } else if self.find(new).is_some() || is_http(new) {
                 return Err(RenameError::NameTaken);
             } else {
                 self.insert(&new.to_ascii_lowercase(), found);
@@ -300,6 +307,8 @@ mod tests {
             (&[("config|get", "x")], RenameError::NoCommand),
             (&[("get", "SET")], RenameError::NameTaken),
             (&[("get", "x"), ("set", "X")], RenameError::NameTaken),
+            (&[("get", "post")], RenameError::NameTaken),
+            (&[("get", "HOST:")], RenameError::NameTaken),
         ] {
             assert_eq!(renamed(renames).err(), Some(error), "{renames:?}");
         }

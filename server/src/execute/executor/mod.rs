@@ -35,7 +35,7 @@ use tarn_resp::Args;
 use tarn_resp::Writer;
 
 use self::latched::LATCH_WAIT;
-use self::resolve::{Resolved, is_http, resolve, unknown};
+use self::resolve::{Resolved, resolve, unknown};
 use self::waiters::STAND_IN_WAIT;
 use crate::config::{DebugAccess, EventClasses};
 use crate::error::CommandError;
@@ -45,7 +45,7 @@ use crate::execute::command::Command;
 use crate::execute::rights::{self, request_of};
 use crate::execute::services::Services;
 use crate::execute::spec::Flags;
-use crate::execute::table::{Found, Table};
+use crate::execute::table::{Found, Table, is_http};
 use crate::execute::tracking::notes_reads;
 use crate::net::tracks::TrackFlags;
 use crate::observe::counter;

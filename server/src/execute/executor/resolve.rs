@@ -66,13 +66,6 @@ impl Resolved {
     }
 }
 
-/// Whether a first word begins a line of an HTTP request. A browser sends such lines to any port, for any
-/// page that it shows, and the body that follows is the page's.
-#[cold]
-pub(super) fn is_http(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:")
-}
-
 /// The error for a name that is in no table.
 #[cold]
 pub(super) fn unknown(args: Args<'_>) -> CommandError {
