@@ -92,3 +92,11 @@ fn who_does_not_begin_is_not_waited_for() {
     let started = said_to(port, b"\0\0\0\x16\0\x03\0\0user\0default\0\0");
     assert!(started.starts_with(b"E") && started.windows(5).any(|code| code == b"57P03"), "{started:?}");
 }
+
+#[test]
+fn a_name_that_is_refused_is_told_why_and_is_not_asked_for_a_password() {
+    let (_runtime, port) = served();
+    let refused = said_to(port, b"\0\0\0\x14\0\x03\0\0user\0other\0\0");
+    let says = |words: &[u8]| refused.windows(words.len()).any(|part| part == words);
+    assert!(refused.starts_with(b"E") && says(b"C28000") && says(b"nobody is called so"), "{refused:?}");
+}
