@@ -342,3 +342,30 @@ fn all_data_at_once_are_for_who_may_use_every_key() {
         scene.tries(&[request], no_database, ["database", "toplevel", db]);
     }
 }
+
+/// Messages reach a client while it waits in a command, and so does the change of its rules.
+#[test]
+fn who_waits_in_a_command_is_closed_as_well_when_it_is_told_of_more_than_it_may_know() {
+    let mut scene = Scene::new();
+    for (begin, waits, rules) in [
+        ("SUBSCRIBE own:1", "BLPOP own:nokey 0", "resetchannels &own:2"),
+        ("SUBSCRIBE own:1", "WAIT 1 0", "resetchannels &own:2"),
+        ("SUBSCRIBE own:1", "XREAD BLOCK 0 STREAMS own:nokey $", "resetchannels &own:2"),
+        ("CLIENT TRACKING ON BCAST PREFIX own:", "BLPOP own:nokey 0", "resetkeys ~own:1*"),
+        ("MONITOR", "WAIT 1 0", "resetkeys ~own:*"),
+    ] {
+        let about = format!("{begin}, {waits}, then {rules}");
+        let all = if begin == "MONITOR" { "~*" } else { "" };
+        assert_eq!(scene.admin.ask(&format!("ACL SETUSER u {RULES} {all}")), "+OK");
+        let mut user = scene.user();
+        user.whole("HELLO 3");
+        let reply = user.whole(begin);
+        assert!(!reply.starts_with('-'), "{about}: {reply}");
+        user.send(waits);
+        running::eventually(|| scene.admin.ask("INFO clients").contains("blocked_clients:1").then_some(()));
+        assert_eq!(scene.admin.ask(&format!("ACL SETUSER u {rules}")), "+OK");
+        running::eventually(|| scene.admin.ask("INFO clients").contains("blocked_clients:0").then_some(()));
+        while user.try_reply().is_some() {}
+        assert_eq!(scene.admin.ask("PUBLISH own:1 message"), ":0", "{about}");
+    }
+}
