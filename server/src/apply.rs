@@ -35,7 +35,6 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
     }
     if new.requirepass != old.requirepass {
         server.acl.set_default_password(&new.requirepass);
-        server.live.set_needs_password(server.acl.needs_password());
         // A line of the user default would outrank the new password at the next start.
         if server.config.has_noted_users() || !old.orders.users.is_empty() {
             note_users(server, new);
@@ -133,7 +132,6 @@ pub(crate) fn load_users(server: &Services, config: &Config) -> Result<(), Strin
     if let Some(path) = path {
         acl.replace(file::read(&path, acl.catalog(), all_channels)?);
     }
-    server.live.set_needs_password(acl.needs_password());
     Ok(())
 }
 

@@ -108,9 +108,10 @@ impl Acl {
         self.user(name).filter(|user| user.admits(password))
     }
 
-    /// Whether clients have to say who they are before they may do anything.
+    /// Whether clients have to say who they are before they may do anything. It is asked of the users
+    /// themselves, as two changes at once could leave a copy that is true of neither.
     pub fn needs_password(&self) -> bool {
-        self.user(DEFAULT).is_none_or(|user| !user.is_enabled() || !user.needs_no_password())
+        self.users.load().get(DEFAULT).is_none_or(|user| !user.is_enabled() || !user.needs_no_password())
     }
 
     /// The way into a port whose clients are `default` and may do everything; `password`: that of

@@ -174,7 +174,6 @@ fn look_at_rights(server: &Services, user: &User) {
 
 /// Tells the rest of the server that users have changed.
 fn after_change(server: &Services) {
-    server.live.set_needs_password(server.acl.needs_password());
     note_users(server, &server.config.snapshot());
 }
 

@@ -124,7 +124,7 @@ fn authenticate(
     let (now, line) = (cx.server.clock.unix_ms(), client_line(super::table(), &cx.client.handle));
     cx.server.acl.log.push(now, Reason::Auth, context_of(cx.client), (command, name), line);
     // Where there is nothing to be guessed, nobody guesses.
-    let has_secrets = cx.server.live.needs_password() || cx.server.acl.all().len() > 1;
+    let has_secrets = cx.server.acl.needs_password() || cx.server.acl.all().len() > 1;
     if has_secrets && cx.server.attempts.note_wrong(&cx.client.handle.addr, Service::Redis) {
         cx.client.after = After::Close;
     }
@@ -237,7 +237,7 @@ fn reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> 
     cx.client.db = 0;
     cx.client.reply_mode = ReplyMode::On;
     cx.client.become_default_user();
-    cx.client.set_authenticated(!cx.server.live.needs_password());
+    cx.client.set_authenticated(!cx.server.acl.needs_password());
     {
         let mut info = cx.client.handle.info.lock();
         info.db = 0;

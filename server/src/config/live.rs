@@ -25,7 +25,6 @@ pub struct Live {
     timeout_s: AtomicU64,
     tcp_keepalive_s: AtomicU64,
     auth_timeout_s: AtomicU64,
-    needs_password: AtomicBool,
     protected_mode: AtomicBool,
     maxclients: AtomicU64,
     slow_us: AtomicI64,
@@ -63,7 +62,6 @@ impl Live {
             timeout_s: AtomicU64::new(0),
             tcp_keepalive_s: AtomicU64::new(0),
             auth_timeout_s: AtomicU64::new(0),
-            needs_password: AtomicBool::new(false),
             protected_mode: AtomicBool::new(false),
             maxclients: AtomicU64::new(0),
             slow_us: AtomicI64::new(0),
@@ -80,13 +78,7 @@ impl Live {
             hll_sparse_max_bytes: AtomicU64::new(0),
         };
         live.update(config);
-        live.set_needs_password(!config.requirepass.is_empty());
         live
-    }
-
-    /// Says whether clients have to say who they are, which the rules of the user `default` decide.
-    pub fn set_needs_password(&self, needs: bool) {
-        self.needs_password.store(needs, Ordering::Relaxed);
     }
 
     /// Takes over the settings of a changed configuration.
@@ -245,14 +237,9 @@ impl Live {
         self.auth_timeout_s.load(Ordering::Relaxed)
     }
 
-    /// Whether only clients on this machine are served, as nobody must say a password.
+    /// Whether only clients on this machine are served while nobody must say a password.
     pub fn is_protected(&self) -> bool {
-        self.protected_mode.load(Ordering::Relaxed) && !self.needs_password()
-    }
-
-    /// Whether clients must say a password.
-    pub fn needs_password(&self) -> bool {
-        self.needs_password.load(Ordering::Relaxed)
+        self.protected_mode.load(Ordering::Relaxed)
     }
 
     /// Limits of a request.

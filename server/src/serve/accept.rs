@@ -115,7 +115,7 @@ impl Acceptor {
     /// of the port, and who is silent for long is looked for.
     fn admit(&mut self, service: Service, stream: Stream, peer: Address) {
         let live = &self.server.live;
-        let is_refused = live.is_protected() && !peer.is_local();
+        let is_refused = live.is_protected() && !self.server.acl.needs_password() && !peer.is_local();
         if let Stream::Tcp(stream) = &stream {
             let _ = stream.set_nodelay(true);
             let keepalive_s = live.tcp_keepalive_s();

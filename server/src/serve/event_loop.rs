@@ -141,7 +141,7 @@ fn serve(
                     worker.clients.borrow_mut().insert(handle.id, handle.clone());
                     let (worker, open) = (worker.clone(), open.clone());
                     tokio::task::spawn_local(async move {
-                        let client = Client::new(handle.clone(), !worker.server.live.needs_password());
+                        let client = Client::new(handle.clone(), !worker.server.acl.needs_password());
                         let mut connection = Connection::new(stream, client, worker.clone());
                         // Dropped before the connection: a peer that sees the socket closed no longer finds
                         // the client.
