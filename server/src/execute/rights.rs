@@ -498,4 +498,24 @@ mod tests {
         assert_eq!(outcome(&["+debug|sleep"], &["DEBUG", "SLEEP", "0"], 0), Ok(()));
         assert_eq!(outcome(&["+debug|sleep"], &["DEBUG", "RELOAD"], 0), Err(Denied::Command));
     }
+
+    #[test]
+    fn who_may_not_write_changes_no_index_either() {
+        for words in [
+            &["FT.CREATE", "i", "SCHEMA", "f", "TEXT"][..],
+            &["FT.ALTER", "i", "SCHEMA", "ADD", "f", "TEXT"],
+            &["FT.DROPINDEX", "i", "DD"],
+            &["FT.ALIASADD", "a", "i"],
+            &["FT.ALIASUPDATE", "a", "i"],
+            &["FT.ALIASDEL", "a"],
+            &["FT.DICTADD", "d", "w"],
+            &["FT.DICTDEL", "d", "w"],
+            &["FT.SYNUPDATE", "i", "g", "w"],
+        ] {
+            let rules = ["+@all", "~*", "-@write"];
+            assert_eq!(outcome(&rules, words, 0), Err(Denied::Command), "{words:?}");
+            assert_eq!(outcome(&["+@all", "~*"], words, 0), Ok(()), "{words:?}");
+            assert_eq!(outcome(&["+@all", "%R~*"], words, 0), Err(Denied::Key(0)), "{words:?}");
+        }
+    }
 }
