@@ -1,5 +1,6 @@
 //! Bringing a configuration into force: at the start, and after each `CONFIG SET`.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tarn_engine::compactor::CompactionOptions;
@@ -9,8 +10,8 @@ use tarn_engine::value::usage::{self, Tracked};
 use tarn_engine::view::ViewLimits;
 use tarn_engine::{EvictionOptions, Victims};
 
-use crate::acl::registry::is_name;
-use crate::acl::{RuleError, file, merge_selectors};
+use crate::acl::registry::{DEFAULT, is_name};
+use crate::acl::{RuleError, User, file, merge_selectors};
 use crate::config::{AclPubsubDefault, Config, LogCompaction, MaxmemoryPolicy};
 use crate::execute::services::Services;
 use crate::net::listen::{ListenError, Service};
@@ -130,9 +131,38 @@ pub(crate) fn load_users(server: &Services, config: &Config) -> Result<(), Strin
         }
     }
     if let Some(path) = path {
-        acl.replace(file::read(&path, acl.catalog(), all_channels)?);
+        acl.replace(read_users(server, config, &path)?);
     }
+    warn_if_requirepass_is_outranked(server, config);
     Ok(())
+}
+
+/// The users of the file that `aclfile` names. It is refused without a line of the user `default` where
+/// `requirepass` is set: that user would need no password then.
+pub(crate) fn read_users(server: &Services, config: &Config, path: &Path) -> Result<Vec<User>, String> {
+    let all_channels = config.acl.pubsub_default == AclPubsubDefault::AllChannels;
+    let users = file::read(path, server.acl.catalog(), all_channels)?;
+    if !config.requirepass.is_empty() && !users.iter().any(|user| *user.name == *DEFAULT) {
+        return Err(format!(
+            "Error loading ACLs: the file '{}' has no line of the user 'default', who would need no password \
+             then, but 'requirepass' is set; write such a line, or remove 'requirepass'",
+            path.display()
+        ));
+    }
+    Ok(users)
+}
+
+/// Tells the operator that `requirepass` is not what clients are asked for.
+pub(crate) fn warn_if_requirepass_is_outranked(server: &Services, config: &Config) {
+    let outranks = "rules of the user 'default' outrank 'requirepass'";
+    if config.requirepass.is_empty() {
+        return;
+    }
+    if !server.acl.needs_password() {
+        tracing::warn!("No client needs a password: {outranks}");
+    } else if server.acl.authenticate(DEFAULT, &config.requirepass).is_none() {
+        tracing::warn!("The password of 'requirepass' lets nobody in: {outranks}");
+    }
 }
 
 /// Settings that a start applies outside the server's own fields.

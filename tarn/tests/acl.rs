@@ -145,3 +145,42 @@ fn no_secret_of_a_user_is_shown() {
     let messages = folder.messages();
     assert!(!messages.contains("s3cret") && !messages.contains("hidden"), "{messages}");
 }
+
+#[test]
+fn a_password_is_not_undone_by_a_file_of_users_in_silence() {
+    let (folder, port) = (Folder::new(), free_port());
+    let (path, port_text) = (folder.path("users.acl"), port.to_string());
+    let args = ["--aclfile", "users.acl", "--requirepass", "s3cret", "--loglevel", "notice"];
+    let no_default = "user alice on >secret ~a* +@read\n";
+    std::fs::write(&path, no_default).unwrap();
+    let all: Vec<&str> = ["--port", &port_text].into_iter().chain(args).collect();
+    let refusal = folder.refusal(&all);
+    assert!(refusal.contains("no line of the user 'default'") && !refusal.contains("s3cret"), "{refusal}");
+    std::fs::write(&path, format!("user default on >s3cret ~* &* +@all\n{no_default}")).unwrap();
+    let server = serve(&folder, port, &args);
+    let mut client = Client::tcp("127.0.0.1", port);
+    assert_eq!(client.ask("AUTH s3cret"), "+OK");
+    std::fs::write(&path, no_default).unwrap();
+    let refusal = client.ask("ACL LOAD");
+    assert!(refusal.starts_with("-ERR") && refusal.contains("no line of the user 'default'"), "{refusal}");
+    assert!(Client::tcp("127.0.0.1", port).ask("PING").starts_with("-NOAUTH"));
+    assert!(!folder.messages().contains("outrank"), "{}", folder.messages());
+    // It says so itself: then it is done, and told.
+    std::fs::write(&path, "user default on nopass ~* &* +@all\n").unwrap();
+    assert_eq!(client.ask("ACL LOAD"), "+OK");
+    assert!(folder.messages().contains("No client needs a password"), "{}", folder.messages());
+    assert!(server.terminate().success());
+}
+
+#[test]
+fn a_warning_of_an_open_server_looks_at_the_users() {
+    for (rules, is_open) in [("on nopass ~* &* +@all", true), ("off >s3cret", false)] {
+        let (folder, port) = (Folder::new(), free_port());
+        std::fs::write(folder.path("users.acl"), format!("user default {rules}\n")).unwrap();
+        let args = ["--aclfile", "users.acl", "--bind", "0.0.0.0", "--protected-mode", "no"];
+        let _server = serve(&folder, port, &args);
+        Client::tcp("127.0.0.1", port).ask("PING");
+        let messages = folder.messages();
+        assert_eq!(messages.contains("Whoever reaches these addresses"), is_open, "{messages}");
+    }
+}

@@ -6,7 +6,7 @@ use tarn_resp::Args;
 
 use crate::acl::registry::{DEFAULT, is_name};
 use crate::acl::{CATEGORIES, Denied, Selector, User, catalog, file, merge_selectors};
-use crate::apply::note_users;
+use crate::apply::{note_users, read_users, warn_if_requirepass_is_outranked};
 use crate::commands::help::{lines, unknown_container};
 use crate::config::AclPubsubDefault;
 use crate::error::{CommandError, printable};
@@ -324,17 +324,19 @@ fn log<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError>
 
 fn load<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     let server = cx.server;
-    let path = server.config.snapshot().aclfile_path().ok_or(NO_FILE)?;
+    let config = server.config.snapshot();
+    let path = config.aclfile_path().ok_or(NO_FILE)?;
     if cx.client.denies_waiting {
         return Err(IN_TRANSACTION);
     }
-    let users = file::read(&path, server.acl.catalog(), all_channels(server))
+    let users = read_users(server, &config, &path)
         .map_err(|errors| CommandError::owned(format!("ERR {errors}").replace(['\r', '\n'], " ")))?;
     let gone = server.acl.replace(users);
     close_connections(cx, &gone);
     if let Some(default) = server.acl.user(DEFAULT) {
         look_at_rights(server, &default);
     }
+    warn_if_requirepass_is_outranked(server, &config);
     after_change(server);
     cx.reply.ok();
     Ok(())

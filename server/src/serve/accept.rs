@@ -100,7 +100,12 @@ impl Acceptor {
                 Some(Move { old, config, outcome }) = self.moves.recv() => {
                     let moved = self.listeners.reopen_tcp(&old, &config);
                     if moved.is_ok() {
-                        self.listeners.announce(&config);
+                        // A password that is set with the addresses is that of the users in a moment.
+                        let needs_password = match old.requirepass == config.requirepass {
+                            true => server.acl.needs_password(),
+                            false => !config.requirepass.is_empty(),
+                        };
+                        self.listeners.announce(&config, needs_password);
                     }
                     // Who asked waits for it.
                     let _ = outcome.send(moved);

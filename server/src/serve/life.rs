@@ -97,7 +97,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
         let name = if is_spare { "tarn-spare".to_owned() } else { format!("tarn-worker-{index}") };
         workers.push(spawn(name, run)?);
     }
-    listeners.announce(config);
+    listeners.announce(config, server.acl.needs_password());
     let loader = {
         let (server, config) = (server.clone(), config.clone());
         spawn("tarn-loader".to_owned(), move || {
