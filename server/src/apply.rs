@@ -1,6 +1,7 @@
 //! Bringing a configuration into force: at the start, and after each `CONFIG SET`.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tarn_engine::compactor::CompactionOptions;
@@ -137,11 +138,16 @@ pub(crate) fn load_users(server: &Services, config: &Config) -> Result<(), Strin
     Ok(())
 }
 
-/// The users of the file that `aclfile` names. It is refused without a line of the user `default` where
-/// `requirepass` is set: that user would need no password then.
-pub(crate) fn read_users(server: &Services, config: &Config, path: &Path) -> Result<Vec<User>, String> {
+/// The users of the file that `aclfile` names.
+fn read_users(server: &Services, config: &Config, path: &Path) -> Result<Vec<User>, String> {
     let all_channels = config.acl.pubsub_default == AclPubsubDefault::AllChannels;
     let users = file::read(path, server.acl.catalog(), all_channels)?;
+    refuse_without_default(config, &users, path)?;
+    Ok(users)
+}
+
+/// Refuses users of a file without `default` where `requirepass` is set: it would need no password then.
+fn refuse_without_default(config: &Config, users: &[User], path: &Path) -> Result<(), String> {
     if !config.requirepass.is_empty() && !users.iter().any(|user| *user.name == *DEFAULT) {
         return Err(format!(
             "Error loading ACLs: the file '{}' has no line of the user 'default', who would need no password \
@@ -149,11 +155,27 @@ pub(crate) fn read_users(server: &Services, config: &Config, path: &Path) -> Res
             path.display()
         ));
     }
-    Ok(users)
+    Ok(())
+}
+
+/// Puts the users of the file that `aclfile` names in the place of all, if they may be. As
+/// [`Acl::replace`](crate::acl::Acl::replace).
+pub(crate) fn replace_users(
+    server: &Services,
+    users: Vec<User>,
+    path: &Path,
+) -> Result<Vec<Arc<User>>, String> {
+    // Nobody sets `requirepass` meanwhile.
+    server.config.apply_current(|config| {
+        refuse_without_default(config, &users, path)?;
+        let gone = server.acl.replace(users);
+        warn_if_requirepass_is_outranked(server, config);
+        Ok(gone)
+    })
 }
 
 /// Tells the operator that `requirepass` is not what clients are asked for.
-pub(crate) fn warn_if_requirepass_is_outranked(server: &Services, config: &Config) {
+fn warn_if_requirepass_is_outranked(server: &Services, config: &Config) {
     let outranks = "rules of the user 'default' outrank 'requirepass'";
     if config.requirepass.is_empty() {
         return;
@@ -327,7 +349,7 @@ mod tests {
     use crate::config::ConfigStore;
     use crate::net::caller::Caller;
     use crate::net::moves::AcceptorHandle;
-    use std::sync::{Arc, mpsc};
+    use std::sync::mpsc;
     use tarn_engine::Engine;
     use tarn_engine::checkpoint::Checkpoints;
     use tarn_engine::io::{SimDisk, SimOptions, SystemClock};

@@ -21,14 +21,22 @@ const NOTHING_CHANGED: &str =
 /// The users of a file; an error tells of all its mistakes in one line. It shows no password.
 pub fn read(path: &Path, catalog: &Catalog, all_channels: bool) -> Result<Vec<User>, String> {
     let mut text = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text));
-    if let Err(error) = read {
+    if let Err(error) = read_into(path, &mut text) {
         return Err(format!("Error loading ACLs, opening file '{}': {error}", path.display()));
     }
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(format!("Error loading ACLs: the file '{}' is too large", path.display()));
     }
     parse(&text, &path.display().to_string(), catalog, all_channels)
+}
+
+fn read_into(path: &Path, text: &mut Vec<u8>) -> io::Result<()> {
+    // Before it is opened: a pipe would wait for who writes into it.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(text)?;
+    Ok(())
 }
 
 /// The users of a text; `name` is the place that mistakes are told to be at.
@@ -130,26 +138,31 @@ pub fn text_of(users: &Users, catalog: &Catalog) -> Vec<u8> {
     text
 }
 
-/// Puts all users into a file, so that a crash leaves the old content or the new.
+/// Puts all users into a file, so that a crash leaves the old content or the new. A link stays, and what it
+/// points to is replaced.
 pub fn write(path: &Path, users: &Users, catalog: &Catalog) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-    let written = write_durably(&temporary, path, &text_of(users, catalog))
-        .and_then(|()| std::fs::rename(&temporary, path));
+    use std::os::unix::fs::OpenOptionsExt;
+    let target = match std::fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
+        resolved => resolved?,
+    };
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = target.with_file_name(format!(".{name}.{:016x}.tmp", rand::random::<u64>()));
+    // Hashes of passwords stand in it: no stranger reads it, unless the file was open to all before. It is a
+    // new one, so nobody has it open, and it is no link of somebody else's.
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    let written = write_durably(file, &target, &text_of(users, catalog))
+        .and_then(|()| std::fs::rename(&temporary, &target));
     if let Err(error) = written {
         // The old file is still whole; a temporary file that cannot be removed harms nobody.
         let _ = std::fs::remove_file(&temporary);
         return Err(error);
     }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-fn write_durably(temporary: &Path, target: &Path, text: &[u8]) -> io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    // Hashes of passwords stand in it: no stranger reads it, unless the file was open to all before.
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(temporary)?;
+fn write_durably(mut file: File, target: &Path, text: &[u8]) -> io::Result<()> {
     if let Ok(old) = std::fs::metadata(target) {
         file.set_permissions(old.permissions())?;
     }
@@ -174,6 +187,25 @@ mod tests {
         let lines: Vec<Vec<u8>> = users.iter().map(|user| user.line(acl.catalog())).collect();
         let own: Vec<Vec<u8>> = acl.all().values().map(|user| user.line(acl.catalog())).collect();
         assert_eq!(lines, own);
+    }
+
+    #[test]
+    fn a_link_stays_and_what_is_no_file_is_not_read() {
+        let acl = Acl::new(sample());
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, link) = (folder.path().join("users.acl"), folder.path().join("link.acl"));
+        std::fs::write(&path, "").expect("a file");
+        std::os::unix::fs::symlink(&path, &link).expect("a link");
+        write(&link, &acl.all(), acl.catalog()).expect("a file");
+        assert!(std::fs::symlink_metadata(&link).expect("a link").is_symlink());
+        assert!(std::fs::read_to_string(&path).expect("a file").starts_with("user default on"));
+        assert_eq!(
+            std::fs::read_dir(folder.path()).expect("the folder").count(),
+            2,
+            "a temporary file stays"
+        );
+        let told = read(folder.path(), acl.catalog(), false).expect_err("no file");
+        assert!(told.contains("it is no file"), "{told}");
     }
 
     #[test]

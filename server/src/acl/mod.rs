@@ -12,6 +12,7 @@
 pub mod catalog;
 mod describe;
 pub mod file;
+pub mod keeper;
 pub mod log;
 pub mod registry;
 pub mod rules;
@@ -21,6 +22,7 @@ pub mod selector;
 pub mod user;
 
 pub use catalog::{CATEGORIES, Catalog, Listed};
+pub use keeper::{FileJob, UserFile};
 pub use log::{AclLog, Context, Entry, Reason};
 pub use registry::{Acl, Changed, DEFAULT, Door, RuleRefused, Users};
 pub use rules::{RuleError, Words, merge_selectors};

@@ -52,7 +52,7 @@ pub enum Door {
 /// The users of a server.
 #[derive(Debug)]
 pub struct Acl {
-    catalog: Catalog,
+    catalog: Arc<Catalog>,
     users: ArcSwap<Users>,
     /// Rises when users have changed; never 0.
     version: AtomicU64,
@@ -68,7 +68,7 @@ impl Acl {
         let default = default_user(&catalog);
         let users = BTreeMap::from([(default.name.clone(), Arc::new(default))]);
         Acl {
-            catalog,
+            catalog: Arc::new(catalog),
             users: ArcSwap::from_pointee(users),
             version: AtomicU64::new(1),
             last_id: Mutex::new(0),
@@ -79,6 +79,11 @@ impl Acl {
     /// The commands that rules name.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
+    }
+
+    /// The same, for another thread.
+    pub fn shared_catalog(&self) -> Arc<Catalog> {
+        self.catalog.clone()
     }
 
     /// A number that rises when users change; who has looked at users since it did has seen the change.

@@ -1,12 +1,14 @@
 //! `ACL`: users and their rules, and what was refused.
 
+use std::io;
 use std::sync::atomic::{Ordering, fence};
 
 use tarn_resp::Args;
 
+use crate::acl::keeper::Outcome;
 use crate::acl::registry::{DEFAULT, is_name};
-use crate::acl::{CATEGORIES, Denied, Selector, User, catalog, file, merge_selectors};
-use crate::apply::{note_users, read_users, warn_if_requirepass_is_outranked};
+use crate::acl::{CATEGORIES, Denied, FileJob, Selector, User, catalog, merge_selectors};
+use crate::apply::{note_users, replace_users};
 use crate::commands::help::{lines, unknown_container};
 use crate::config::AclPubsubDefault;
 use crate::error::{CommandError, printable};
@@ -21,8 +23,6 @@ use crate::net::tracks::TrackFlags;
 
 const ANY_TIME: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 const ADMIN: Flags = ANY_TIME.with(Flags::ADMIN);
-/// It waits for the disk.
-const OF_FILE: Flags = ADMIN.with(Flags::OUTSIDE);
 const HELP: Flags = Flags::LOADING.with(Flags::STALE);
 
 /// The longest password that is made, in bits.
@@ -50,11 +50,11 @@ pub(super) const COMMANDS: &[Command] = &[row(
     row("help", 2, HELP, "6.0.0", "Lists the subcommands.", help),
     row("list", 2, ADMIN, "6.0.0", "Lists the rules of all users.", list)
         .complexity("O(N). Where N is the number of configured users."),
-    row("load", 2, OF_FILE, "6.0.0", "Reads the users of aclfile.", load)
+    row("load", 2, ADMIN, "6.0.0", "Reads the users of aclfile.", load)
         .complexity("O(N). Where N is the number of configured users."),
     row("log", -2, ADMIN, "6.0.0", "Shows what was refused, or forgets it.", log)
         .complexity("O(N) with N being the number of entries shown."),
-    row("save", 2, OF_FILE, "6.0.0", "Writes the users into aclfile.", save)
+    row("save", 2, ADMIN, "6.0.0", "Writes the users into aclfile.", save)
         .complexity("O(N). Where N is the number of configured users."),
     row("setuser", -3, ADMIN, "6.0.0", "Makes a user, or changes its rules.", setuser)
         .complexity("O(N). Where N is the number of rules provided."),
@@ -322,40 +322,57 @@ fn log<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError>
     Ok(())
 }
 
-fn load<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    let server = cx.server;
-    let config = server.config.snapshot();
-    let path = config.aclfile_path().ok_or(NO_FILE)?;
+/// The outcome of what this request has asked the thread for that has the file; `None`: it runs again later.
+fn outcome(
+    cx: &mut Context<'_, '_>,
+    ask: impl FnOnce(&Services) -> io::Result<FileJob>,
+) -> Result<Option<Outcome>, CommandError> {
     if cx.client.denies_waiting {
         return Err(IN_TRANSACTION);
     }
-    let users = read_users(server, &config, &path)
+    let job = match cx.client.user_file.take() {
+        Some(job) => job,
+        None => ask(cx.server).map_err(|error| CommandError::owned(format!("ERR {error}")))?,
+    };
+    let outcome = job.take();
+    if outcome.is_none() {
+        cx.client.user_file = Some(job);
+        cx.client.after = After::Postpone;
+    }
+    Ok(outcome)
+}
+
+fn load<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    let server = cx.server;
+    let path = server.config.snapshot().aclfile_path().ok_or(NO_FILE)?;
+    let ask = |server: &Services| server.user_file.load(&server.acl, path.clone(), all_channels(server));
+    let Some(read) = outcome(cx, ask)? else { return Ok(()) };
+    let gone = read
+        .and_then(|users| replace_users(server, users, &path))
         .map_err(|errors| CommandError::owned(format!("ERR {errors}").replace(['\r', '\n'], " ")))?;
-    let gone = server.acl.replace(users);
     close_connections(cx, &gone);
     if let Some(default) = server.acl.user(DEFAULT) {
         look_at_rights(server, &default);
     }
-    warn_if_requirepass_is_outranked(server, &config);
     after_change(server);
     cx.reply.ok();
     Ok(())
 }
 
 fn save<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    let server = cx.server;
-    let path = server.config.snapshot().aclfile_path().ok_or(NO_FILE)?;
-    if cx.client.denies_waiting {
-        return Err(IN_TRANSACTION);
+    let path = cx.server.config.snapshot().aclfile_path().ok_or(NO_FILE)?;
+    let ask = |server: &Services| server.user_file.save(&server.acl, path);
+    match outcome(cx, ask)? {
+        Some(Ok(_)) => cx.reply.ok(),
+        // The thread has told the log why.
+        Some(Err(_)) => {
+            return Err(CommandError::text(
+                "ERR There was an error trying to save the ACLs. Please check the server logs for more \
+                 information",
+            ));
+        }
+        None => {}
     }
-    if let Err(error) = file::write(&path, &server.acl.all(), server.acl.catalog()) {
-        tracing::warn!("ACL SAVE cannot write {}: {error}", path.display());
-        return Err(CommandError::text(
-            "ERR There was an error trying to save the ACLs. Please check the server logs for more \
-             information",
-        ));
-    }
-    cx.reply.ok();
     Ok(())
 }
 

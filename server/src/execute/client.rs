@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tarn_engine::record::Lsn;
 use tarn_resp::Protocol;
 
+use crate::acl::FileJob;
 use crate::analytics::search::Searching;
 use crate::analytics::sql::Asked;
 use crate::config::rewriter;
@@ -99,6 +100,8 @@ pub struct Client {
     pub save: Option<Ticket>,
     /// The file that its `CONFIG REWRITE` waits for.
     pub rewrite: Option<rewriter::Ticket>,
+    /// The file of users that its `ACL SAVE` or `ACL LOAD` waits for.
+    pub(crate) user_file: Option<FileJob>,
     /// The change of functions that its `FUNCTION` waits for.
     pub(crate) job: Option<Job>,
     /// The keys that its `MIGRATE` sends to another server.
@@ -162,6 +165,7 @@ impl Client {
             no_touch,
             save: None,
             rewrite: None,
+            user_file: None,
             job: None,
             migration: None,
             sending_turn: None,
@@ -254,6 +258,7 @@ impl Client {
         self.job.is_some()
             || self.save.is_some()
             || self.rewrite.is_some()
+            || self.user_file.is_some()
             || self.asked.is_some()
             || self.searching.is_some()
             || self.migration.is_some()

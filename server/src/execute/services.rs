@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use tarn_engine::scrub::Scrubber;
 
-use crate::acl::Catalog;
+use crate::acl::{Catalog, UserFile};
 use crate::analytics::search::Search;
 use crate::analytics::sql::Sql;
 use crate::config::ConfigStore;
@@ -33,6 +33,8 @@ pub struct Services {
     pub saver: Saver,
     /// Writes the configuration to its file.
     pub rewriter: Arc<Rewriter>,
+    /// Writes and reads the file of users.
+    pub(crate) user_file: Arc<UserFile>,
     /// Changes libraries of functions.
     pub(crate) libraries: Arc<LibraryKeeper>,
     /// Sends keys to other servers.
@@ -68,6 +70,7 @@ impl Services {
             blocking: Blocking::default(),
             saver: Saver::new(shared.started_unix_ms),
             rewriter: Arc::default(),
+            user_file: Arc::default(),
             libraries: Arc::default(),
             migrations: Arc::default(),
             scrubber: Scrubber::default(),
