@@ -12,7 +12,7 @@ use tarn_engine::view::ViewLimits;
 use tarn_engine::{EvictionOptions, Victims};
 
 use crate::acl::registry::{DEFAULT, is_name};
-use crate::acl::{RuleError, User, file, merge_selectors};
+use crate::acl::{RuleError, User, UserId, file, merge_selectors, without_password};
 use crate::config::{AclPubsubDefault, Config, LogCompaction, MaxmemoryPolicy};
 use crate::execute::services::Services;
 use crate::net::listen::{ListenError, Service};
@@ -90,11 +90,10 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
     Ok(())
 }
 
-/// Notes the users that are in force for `CONFIG REWRITE`, unless they stand in a file of their own.
+/// Has `CONFIG REWRITE` write the users that are in force, unless they stand in a file of their own.
 pub(crate) fn note_users(server: &Services, config: &Config) {
     if config.aclfile_path().is_none() {
-        let (users, catalog) = (server.acl.all(), server.acl.catalog());
-        server.config.note_users(users.values().map(|user| user.line(catalog)).collect());
+        server.config.note_users();
     }
 }
 
@@ -108,6 +107,7 @@ pub(crate) fn load_users(server: &Services, config: &Config) -> Result<(), Strin
             "users are in lines 'user' and in a file that 'aclfile' names; use one of both".to_owned()
         );
     }
+    let mut users = Vec::with_capacity(config.orders.users.len());
     for words in &config.orders.users {
         let Some((name, rules)) = words.split_first() else { continue };
         let shown = String::from_utf8_lossy(name);
@@ -116,21 +116,25 @@ pub(crate) fn load_users(server: &Services, config: &Config) -> Result<(), Strin
         }
         let rules = merge_selectors(rules.iter().map(Vec::as_slice))
             .map_err(|_| format!("user '{shown}': unmatched parenthesis in acl selector"))?;
-        // The user default is there already.
-        let reset = acl.user(name).is_some().then_some(&b"reset"[..]);
-        let rules: Vec<&[u8]> = reset.into_iter().chain(rules.iter().map(|rule| &**rule)).collect();
-        let changed = acl.change(name, &rules, all_channels).map_err(|refused| match refused.error {
-            // A rule that names a command is no secret.
-            RuleError::Unknown => {
-                let rule = String::from_utf8_lossy(&refused.rule);
-                format!("user '{shown}': rule '{rule}': {}", refused.error)
-            }
-            error => format!("user '{shown}': {error}"),
-        })?;
-        if !changed.after.is_enabled() {
+        let mut user = User::new(name, UserId::default(), acl.catalog(), all_channels);
+        // The user default is there already, and would keep its rules.
+        let reset = (name.as_slice() == DEFAULT).then_some(&b"reset"[..]);
+        for rule in reset.into_iter().chain(rules.iter().map(|rule| &**rule)) {
+            user.apply(rule, acl.catalog(), all_channels).map_err(|error| match error {
+                // A rule that names a command is no secret.
+                RuleError::Unknown => {
+                    let rule = String::from_utf8_lossy(without_password(rule));
+                    format!("user '{shown}': rule '{rule}': {error}")
+                }
+                error => format!("user '{shown}': {error}"),
+            })?;
+        }
+        if !user.is_enabled() {
             tracing::warn!("The user '{shown}' is disabled: there is no 'on' among its rules");
         }
+        users.push(user);
     }
+    acl.add(users);
     if let Some(path) = path {
         acl.replace(read_users(server, config, &path)?);
     }

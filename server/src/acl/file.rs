@@ -1,12 +1,14 @@
 //! The file that `aclfile` names: a line for each user, as `ACL LIST` shows them.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::acl::catalog::Catalog;
 use crate::acl::registry::Users;
-use crate::acl::rules::{RuleError, has_spaces, merge_selectors};
+use crate::acl::rules::{RuleError, has_spaces, merge_selectors, without_password};
 use crate::acl::user::{User, UserId};
 
 /// The largest file that is read, in bytes.
@@ -41,14 +43,17 @@ fn read_into(path: &Path, text: &mut Vec<u8>) -> io::Result<()> {
 
 /// The users of a text; `name` is the place that mistakes are told to be at.
 pub fn parse(text: &[u8], name: &str, catalog: &Catalog, all_channels: bool) -> Result<Vec<User>, String> {
-    let (mut users, mut errors) = (Vec::<User>::new(), String::new());
+    let (mut users, mut names, mut errors) = (Vec::new(), HashSet::new(), String::new());
     for (i, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let words: Vec<&[u8]> = line.trim_ascii().split(|byte| *byte == b' ').collect();
         if words == [b""] {
             continue;
         }
-        match user_of(&words, &users, catalog, all_channels) {
-            Ok(user) => users.push(user),
+        match user_of(&words, &names, catalog, all_channels) {
+            Ok(user) => {
+                names.insert(user.name.clone());
+                users.push(user);
+            }
             Err(mistakes) if errors.len() < ERRORS_BYTES_MAX => {
                 mistakes.into_iter().for_each(|mistake| errors.push_str(&mistake.tell(name, i + 1)));
             }
@@ -94,7 +99,7 @@ impl Mistake {
 /// The user that the words of a line describe. Of mistakes that may follow from others the first is told.
 fn user_of(
     words: &[&[u8]],
-    others: &[User],
+    others: &HashSet<Arc<[u8]>>,
     catalog: &Catalog,
     all_channels: bool,
 ) -> Result<User, Vec<Mistake>> {
@@ -105,7 +110,7 @@ fn user_of(
     if has_spaces(name) {
         return Err(vec![Mistake::Name(shown)]);
     }
-    if others.iter().any(|other| *other.name == **name) {
+    if others.contains(*name) {
         return Err(vec![Mistake::Twice(shown)]);
     }
     let mut user = User::new(name, UserId::default(), catalog, all_channels);
@@ -115,6 +120,7 @@ fn user_of(
         match user.apply(rule.trim_ascii(), catalog, all_channels) {
             Ok(()) => {}
             Err(RuleError::Unknown) => {
+                let rule = without_password(rule);
                 let rule = String::from_utf8_lossy(&rule[..rule.len().min(128)]).into_owned();
                 mistakes.push(Mistake::Unknown(rule));
             }
@@ -206,6 +212,17 @@ mod tests {
         );
         let told = read(folder.path(), acl.catalog(), false).expect_err("no file");
         assert!(told.contains("it is no file"), "{told}");
+    }
+
+    #[test]
+    fn a_password_that_has_grown_together_with_a_rule_is_not_told() {
+        for rules in ["on +nothing>s3cret", "(+nothing >s3cret)", "+nothing\t>s3cret", "+nothing#s3cret"] {
+            let told = parse(format!("user alice {rules}\n").as_bytes(), "f", &sample(), false);
+            let told = told.expect_err("a mistake");
+            assert!(!told.contains("s3cret") && told.contains("f:1"), "{told}");
+        }
+        let told = parse(b"user alice\nuser alice\n", "f", &sample(), false).expect_err("twice");
+        assert!(told.starts_with("WARNING: Duplicate user 'alice' found on line 2."), "{told}");
     }
 
     #[test]

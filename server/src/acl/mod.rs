@@ -25,6 +25,6 @@ pub use catalog::{CATEGORIES, Catalog, Listed};
 pub use keeper::{FileJob, UserFile};
 pub use log::{AclLog, Context, Entry, Reason};
 pub use registry::{Acl, Changed, DEFAULT, Door, RuleRefused, Users};
-pub use rules::{RuleError, Words, merge_selectors};
+pub use rules::{RuleError, Words, merge_selectors, without_password};
 pub use selector::{Access, Denied, Selector};
 pub use user::{User, UserId};

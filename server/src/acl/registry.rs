@@ -53,7 +53,7 @@ pub enum Door {
 #[derive(Debug)]
 pub struct Acl {
     catalog: Arc<Catalog>,
-    users: ArcSwap<Users>,
+    users: Arc<ArcSwap<Users>>,
     /// Rises when users have changed; never 0.
     version: AtomicU64,
     /// The last id that was given; held by who changes users.
@@ -69,7 +69,7 @@ impl Acl {
         let users = BTreeMap::from([(default.name.clone(), Arc::new(default))]);
         Acl {
             catalog: Arc::new(catalog),
-            users: ArcSwap::from_pointee(users),
+            users: Arc::new(ArcSwap::from_pointee(users)),
             version: AtomicU64::new(1),
             last_id: Mutex::new(0),
             log: AclLog::default(),
@@ -96,6 +96,12 @@ impl Acl {
     /// All users now.
     pub fn all(&self) -> Arc<Users> {
         self.users.load_full()
+    }
+
+    /// Tells the rules of all users, a line for each, as they are when it is called; for another thread.
+    pub fn lines(&self) -> impl Fn() -> Vec<Vec<u8>> + Send + use<> {
+        let (users, catalog) = (self.users.clone(), self.catalog.clone());
+        move || users.load().values().map(|user| user.line(&catalog)).collect()
     }
 
     /// The user of this name.
@@ -163,6 +169,23 @@ impl Acl {
         users.insert(after.name.clone(), after.clone());
         self.publish(users);
         Ok(Changed { before, after })
+    }
+
+    /// Adds users at once; one of a name that is there takes the place of that one, and its id.
+    pub fn add(&self, new: Vec<User>) {
+        let mut last_id = self.last_id.lock();
+        let mut users = Users::clone(&self.users.load());
+        for mut user in new {
+            user.id = match users.get(&*user.name) {
+                Some(old) => old.id,
+                None => {
+                    *last_id += 1;
+                    UserId(*last_id)
+                }
+            };
+            users.insert(user.name.clone(), Arc::new(user));
+        }
+        self.publish(users);
     }
 
     /// Deletes users, but never `default`; returns those that were there.
@@ -252,6 +275,20 @@ mod tests {
         let second = acl.change(b"alice", &["on"], false).expect("rules").after;
         assert!(acl.current(b"alice", first.id).is_none() && acl.current(b"alice", second.id).is_some());
         assert!(acl.user(DEFAULT).is_some());
+    }
+
+    #[test]
+    fn users_that_are_added_have_ids_of_their_own_and_lines_are_those_of_now() {
+        let acl = Acl::new(sample());
+        let lines = acl.lines();
+        let user = |name: &[u8]| User::new(name, UserId(77), acl.catalog(), false);
+        acl.add(vec![user(b"alice"), user(DEFAULT), user(b"bob")]);
+        let id = |name: &[u8]| acl.user(name).expect("a user").id;
+        assert_eq!([id(DEFAULT), id(b"alice"), id(b"bob")], [UserId(0), UserId(1), UserId(2)]);
+        assert_eq!(lines().len(), 3);
+        acl.delete([&b"alice"[..]].into_iter());
+        assert!(!lines().iter().any(|line| line.starts_with(b"user alice")));
+        assert_eq!(acl.change(b"carol", &["on"], false).expect("rules").after.id, UserId(3));
     }
 
     #[test]

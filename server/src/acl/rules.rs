@@ -48,6 +48,12 @@ pub enum RuleError {
 /// The words of rules, those of a selector in one.
 pub type Words<'a> = Vec<Cow<'a, [u8]>>;
 
+/// The part of a rule that may be shown: behind it a password may have grown together with it.
+pub fn without_password(rule: &[u8]) -> &[u8] {
+    let end = rule.iter().position(|byte| b">#<!".contains(byte));
+    &rule[..end.unwrap_or(rule.len())]
+}
+
 /// Puts the words of each selector together, which may be written apart; an error: the index of the word that
 /// opens one which nothing closes.
 pub fn merge_selectors<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Result<Words<'a>, usize> {

@@ -85,7 +85,7 @@ fn rewrite<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError
     }
     let ticket = match cx.client.rewrite.take() {
         Some(ticket) => ticket,
-        None => server.rewriter.ask(&server.config).map_err(as_reply)?,
+        None => server.rewriter.ask(&server.config, server.acl.lines()).map_err(as_reply)?,
     };
     match server.rewriter.outcome(ticket) {
         Some(outcome) => {
