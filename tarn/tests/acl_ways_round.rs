@@ -369,3 +369,21 @@ fn who_waits_in_a_command_is_closed_as_well_when_it_is_told_of_more_than_it_may_
         assert_eq!(scene.admin.ask("PUBLISH own:1 message"), ":0", "{about}");
     }
 }
+
+#[test]
+fn a_transaction_of_guesses_is_no_faster_than_guesses_that_stand_alone() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.admin.ask("ACL SETUSER v on >right +@all"), "+OK");
+    let mut user = scene.user();
+    assert_eq!(user.ask("MULTI"), "+OK");
+    for _ in 0..6 {
+        assert_eq!(user.ask("AUTH v wrong"), "+QUEUED");
+    }
+    assert_eq!(user.ask("AUTH v right"), "+QUEUED");
+    let reply = user.whole("EXEC");
+    // Three cost nothing, and the fourth a delay.
+    assert_eq!(reply.matches("-WRONGPASS invalid").count(), 4, "{reply}");
+    assert_eq!(reply.matches("-WRONGPASS no password").count(), 3, "{reply}");
+    assert_eq!(user.ask("ACL WHOAMI"), "u");
+    assert_eq!(user.ask("AUTH v right"), "+OK");
+}

@@ -113,6 +113,12 @@ fn authenticate(
     name: &[u8],
     password: &[u8],
 ) -> Result<(), CommandError> {
+    // Of a transaction: its client is to wait, or to go, before it says another one.
+    if cx.client.delay.is_some() || matches!(cx.client.after, After::Close) {
+        return Err(CommandError::text(
+            "WRONGPASS no password is looked at behind so many wrong ones in one transaction",
+        ));
+    }
     if let Some(user) = cx.server.acl.authenticate(name, password) {
         cx.client.become_user(&user);
         cx.client.set_authenticated(true);
