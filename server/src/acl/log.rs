@@ -12,6 +12,8 @@ const GROUPED_MS: u64 = 60_000;
 const LOOKED_THROUGH: usize = 10;
 /// The longest object and name that are kept, in bytes.
 const KEPT_BYTES_MAX: usize = 1024;
+/// The longest description of a client that is kept, in bytes: names of its own choice stand in it.
+const CLIENT_BYTES_MAX: usize = 2048;
 
 /// The thing that was not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +128,7 @@ impl AclLog {
     ) {
         self.denied[reason as usize].fetch_add(1, Ordering::Relaxed);
         let shorten = |text: &[u8]| text[..text.len().min(KEPT_BYTES_MAX)].to_vec();
-        let (object, username) = (shorten(object), shorten(username));
+        let (object, username, client) = (shorten(object), shorten(username), shorten_text(client));
         let mut entries = self.entries.lock();
         let (next_id, entries) = &mut *entries;
         let is_same = |entry: &Entry| {
@@ -170,6 +172,16 @@ impl AclLog {
     }
 }
 
+/// A text as far as it is kept, in memory of its own size.
+fn shorten_text(mut text: String) -> String {
+    if text.len() > CLIENT_BYTES_MAX {
+        let end = (0..=CLIENT_BYTES_MAX).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+    }
+    text.shrink_to_fit();
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,6 +213,10 @@ mod tests {
         log.push(0, Reason::Auth, Context::TopLevel, (&[b'x'; 5000], b""), String::new());
         let kept: Vec<usize> = log.newest(10).iter().map(|entry| entry.object.len()).collect();
         assert_eq!(kept, [KEPT_BYTES_MAX, 1]);
+        log.push(0, Reason::Auth, Context::TopLevel, (b"", b""), "é".repeat(5001) + "x");
+        log.push(0, Reason::Auth, Context::TopLevel, (b"y", b""), format!("x{}", "é".repeat(5000)));
+        let kept: Vec<usize> = log.newest(10).iter().map(|entry| entry.client.len()).collect();
+        assert_eq!(kept, [CLIENT_BYTES_MAX - 1, CLIENT_BYTES_MAX]);
         log.clear();
         assert!(log.newest(10).is_empty());
     }

@@ -4,7 +4,7 @@ use tarn_resp::Args;
 
 use crate::commands::client_filters::{ClientFilter, Known};
 use crate::commands::client_tracking;
-use crate::commands::connection::check_name;
+use crate::commands::connection::{check_name, check_name_len};
 use crate::commands::help::unknown_container;
 use crate::config::AppendFsync;
 use crate::error::{CommandError, printable};
@@ -209,6 +209,7 @@ fn setinfo<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
         return Err(CommandError::owned(format!("ERR Unrecognized option '{word}'")));
     };
     let name = names[at];
+    check_name_len(value)?;
     let value = check_name(value).map_err(|_| {
         CommandError::owned(format!("ERR {name} cannot contain spaces, newlines or special characters."))
     })?;

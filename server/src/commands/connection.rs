@@ -154,8 +154,20 @@ fn auth<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
     Ok(())
 }
 
+/// The longest name of a client, of its library, or of that one's version, in bytes.
+const NAME_BYTES_MAX: usize = 64 << 10;
+
+/// Refuses a name that is too long to be shown with each refusal.
+pub(super) fn check_name_len(name: &[u8]) -> Result<(), CommandError> {
+    if name.len() <= NAME_BYTES_MAX {
+        return Ok(());
+    }
+    Err(CommandError::text("ERR Names of clients and of their libraries have at most 65536 bytes"))
+}
+
 /// A name that `CLIENT LIST` can show: printable, without spaces.
 pub(super) fn check_name(name: &[u8]) -> Result<String, CommandError> {
+    check_name_len(name)?;
     if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Ok(String::from_utf8_lossy(name).into_owned());
     }
@@ -260,6 +272,12 @@ fn reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_short_enough_to_be_shown() {
+        assert!(check_name(&[b'a'; NAME_BYTES_MAX]).is_ok());
+        assert!(check_name(&[b'a'; NAME_BYTES_MAX + 1]).is_err());
+    }
 
     #[test]
     fn who_is_wrong_again_and_again_waits_longer_each_time_up_to_a_limit() {
