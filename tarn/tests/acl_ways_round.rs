@@ -387,3 +387,32 @@ fn a_transaction_of_guesses_is_no_faster_than_guesses_that_stand_alone() {
     assert_eq!(user.ask("ACL WHOAMI"), "u");
     assert_eq!(user.ask("AUTH v right"), "+OK");
 }
+
+/// A client that has become another user is told nothing of what only the first one may know.
+#[test]
+fn who_logs_in_as_another_user_is_told_of_what_that_one_may_know_or_is_closed() {
+    let mut scene = Scene::new();
+    for (begin, rules, is_closed) in [
+        ("SUBSCRIBE own:1", "~* &other", true),
+        ("SUBSCRIBE own:1", "~* &own:*", false),
+        ("CLIENT TRACKING ON BCAST PREFIX own:", "~other", true),
+        ("CLIENT TRACKING ON BCAST PREFIX own:", "~own:*", false),
+    ] {
+        let about = format!("{begin}, then {rules}");
+        assert_eq!(scene.admin.ask(&format!("ACL SETUSER v reset on >right +@all {rules}")), "+OK");
+        let mut user = scene.user();
+        user.whole("HELLO 3");
+        let reply = user.whole(begin);
+        assert!(!reply.starts_with('-'), "{about}: {reply}");
+        // Once the server has answered the second, it has looked.
+        let mut line = user.try_ask("AUTH v right");
+        while line.as_ref().is_some_and(|line| line != "+OK") {
+            line = user.try_reply();
+        }
+        line = line.and_then(|_| user.try_ask("PING"));
+        while line.as_ref().is_some_and(|line| line != "+PONG") {
+            line = user.try_reply();
+        }
+        assert_eq!(line.is_none(), is_closed, "{about}");
+    }
+}

@@ -19,7 +19,6 @@ use crate::execute::parse;
 use crate::execute::rights::{check, request_of};
 use crate::execute::services::Services;
 use crate::execute::spec::Flags;
-use crate::net::tracks::TrackFlags;
 
 const ANY_TIME: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 const ADMIN: Flags = ANY_TIME.with(Flags::ADMIN);
@@ -163,10 +162,7 @@ fn look_at_rights(server: &Services, user: &User) {
     // Pairs with the fence of who begins to be told of something.
     fence(Ordering::SeqCst);
     for client in server.clients.all() {
-        let is_told = client.subscriptions() != [0; 3]
-            || client.tracks.flags().has(TrackFlags::BCAST)
-            || client.is_monitoring();
-        if is_told && client.info.lock().user.id == user.id.0 {
+        if client.is_told() && client.info.lock().user.id == user.id.0 {
             client.look_at_rights();
         }
     }

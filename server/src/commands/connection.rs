@@ -121,6 +121,10 @@ fn authenticate(
     }
     if let Some(user) = cx.server.acl.authenticate(name, password) {
         cx.client.become_user(&user);
+        if cx.client.handle.is_told() {
+            // It goes on to be told as this user, or not at all.
+            cx.client.handle.look_at_rights();
+        }
         cx.client.set_authenticated(true);
         cx.client.wrong_logins = 0;
         return Ok(());

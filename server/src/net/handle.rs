@@ -11,7 +11,7 @@ use tarn_resp::Protocol;
 
 use crate::config::{AppendFsync, ClientClass};
 use crate::net::address::Address;
-use crate::net::tracks::Tracks;
+use crate::net::tracks::{TrackFlags, Tracks};
 
 /// Stands for no value of `appendfsync`.
 const DURABILITY_OF_SERVER: u8 = u8::MAX;
@@ -175,6 +175,12 @@ impl ClientHandle {
     /// Whether it monitors what others send.
     pub fn is_monitoring(&self) -> bool {
         self.monitors.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is told of something as time goes by: of messages to channels, of keys by their prefixes,
+    /// of the requests of others.
+    pub fn is_told(&self) -> bool {
+        self.subscriptions() != [0; 3] || self.tracks.flags().has(TrackFlags::BCAST) || self.is_monitoring()
     }
 
     /// Which limit of unread output it has.
