@@ -417,7 +417,18 @@ fn metrics_ask_strangers_for_the_password() {
     assert_eq!(client.ask("ACL SETUSER scraper on >s +info"), "+OK");
     assert_eq!(client.ask("ACL SETUSER other on >s +get"), "+OK");
     assert!(ask(here, "Authorization: Basic c2NyYXBlcjpz\r\n").starts_with("HTTP/1.1 200 "));
+    let wrong_before = stat(&mut client, "wrong_passwords");
     assert!(ask(here, "Authorization: Basic b3RoZXI6cw==\r\n").starts_with("HTTP/1.1 401 "));
+    // Its password is right, and what it was refused is in the log.
+    assert_eq!(stat(&mut client, "wrong_passwords"), wrong_before);
+    let log = client.whole("ACL LOG 1");
+    assert!(log.contains("$object $metrics $username $other "), "{log}");
+    // Who needs no password may not run INFO by that alone.
+    assert_eq!(client.ask("ACL SETUSER default nopass -info"), "+OK");
+    assert!(ask(here, "").starts_with("HTTP/1.1 401 ") && ask(here, wrong).starts_with("HTTP/1.1 401 "));
+    assert_eq!(client.ask("ACL SETUSER default +info"), "+OK");
+    assert!(ask(here, "").starts_with("HTTP/1.1 200 "));
+    assert_eq!(client.ask("ACL SETUSER default resetpass >open"), "+OK");
     assert_eq!(client.ask("CONFIG SET metrics-auth no"), "+OK");
     assert!(ask(ip, "").starts_with("HTTP/1.1 200 "));
 }

@@ -68,7 +68,8 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "addresses to listen on at 'metrics-port'; empty for those of 'bind'"),
     Directive::run_time("metrics-auth", Shape::Choice(MetricsAuth::NAMES), "remote", field!(metrics_auth),
         "who has to give a user that may run INFO, and its password, by HTTP's basic scheme, at \
-         'metrics-port', if clients need a password: those that are not on this machine, all, or none"),
+         'metrics-port', unless the user default may run it and needs no password: those that are not on \
+         this machine, all, or none"),
     Directive::run_time("sql-port", int(0, 65535), "5433", field!(sql_port),
         "TCP port for SQL by clients of PostgreSQL's protocol; 0 for none: the commands SQL and FT.* need \
          none"),

@@ -29,7 +29,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::families;
-use crate::acl::User;
+use crate::acl::{Context, DEFAULT, Reason, User};
 use crate::config::MetricsAuth;
 use crate::execute::services::Services;
 use crate::execute::table::Table;
@@ -178,21 +178,28 @@ fn may_read(server: &Services, request: &Request<Incoming>, peer: &Address) -> b
         MetricsAuth::Remote => !peer.is_local(),
         MetricsAuth::All => true,
     };
-    if !asks || !server.acl.needs_password() {
-        return true;
-    }
-    let Some(given) = request.headers().get(AUTHORIZATION) else { return false };
-    let user = basic(given.as_bytes()).and_then(|given| {
-        let colon = given.iter().position(|byte| *byte == b':')?;
-        server.acl.authenticate(&given[..colon], &given[colon + 1..])
-    });
     let catalog = server.acl.catalog();
     let may_info = |user: &User| {
         let info = catalog.find(b"info");
         info.is_some_and(|info| user.selectors().any(|own| own.allows_command(catalog, info, None)))
     };
-    let is_right = user.is_some_and(|user| may_info(&user));
+    // Who says nothing is the user default, if that one needs no password.
+    let is_open = |user: &Arc<User>| user.is_enabled() && user.needs_no_password() && may_info(user);
+    if !asks || server.acl.user(DEFAULT).is_some_and(|default| is_open(&default)) {
+        return true;
+    }
+    let Some(given) = request.headers().get(AUTHORIZATION) else { return false };
+    let given = basic(given.as_bytes()).unwrap_or_default();
+    let colon = given.iter().position(|byte| *byte == b':');
+    let name = &given[..colon.unwrap_or(given.len())];
+    let user = colon.and_then(|colon| server.acl.authenticate(name, &given[colon + 1..]));
+    let is_right = user.as_ref().is_some_and(|user| may_info(user));
     if !is_right {
+        let (now_ms, client) = (server.clock.unix_ms(), format!("addr={peer}"));
+        let named = (&b"metrics"[..], name);
+        server.acl.log.push(now_ms, Reason::Auth, Context::TopLevel, named, client);
+    }
+    if user.is_none() {
         // The connection ends in any case.
         server.attempts.note_wrong(peer, Service::Metrics);
     }
