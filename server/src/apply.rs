@@ -363,7 +363,7 @@ mod tests {
     struct Declares(mpsc::Sender<bool>, Arc<ConfigStore>);
 
     impl Sql for Declares {
-        fn ask(&self, _: &str) -> Box<dyn Asked> {
+        fn ask(&self, _: &str, _: bool) -> Box<dyn Asked> {
             unreachable!("nothing is asked")
         }
 

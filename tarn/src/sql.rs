@@ -242,8 +242,12 @@ impl tarn_server::analytics::sql::Sql for Asker {
         let _ = self.callers.try_send(Caller { stream, refusal });
     }
 
-    fn ask(&self, statement: &str) -> Box<dyn Asked> {
-        let (session, statement) = (self.analytics.session(), statement.to_owned());
+    fn ask(&self, statement: &str, declares: bool) -> Box<dyn Asked> {
+        let session = match declares {
+            true => self.analytics.session(),
+            false => self.analytics.reading_session(),
+        };
+        let statement = statement.to_owned();
         let answering = self.handle.spawn(async move {
             let outcome = session.run(&statement, None).await?;
             let (columns, rows) = outcome.collect(ANSWER_BYTES_MAX).await?;

@@ -416,3 +416,35 @@ fn who_logs_in_as_another_user_is_told_of_what_that_one_may_know_or_is_closed() 
         assert_eq!(line.is_none(), is_closed, "{about}");
     }
 }
+
+#[test]
+fn statements_that_declare_or_write_files_need_more_than_the_right_to_read() {
+    let mut scene = Scene::new();
+    let declare = |name: &str| {
+        format!("SQL \"CREATE EXTERNAL TABLE {name} (id TEXT, n INT) STORED AS HASH LOCATION '{name}:*'\"")
+    };
+    assert_eq!(scene.admin.ask(&declare("item")), "+OK");
+    for rules in ["+@all %R~*", "~* +@all -@write", "~* +@all -@dangerous +sql", "~* -@all +sql"] {
+        assert_eq!(scene.admin.ask(&format!("ACL SETUSER u reset on nopass {rules}")), "+OK");
+        let mut user = scene.user();
+        let reply = user.whole("SQL \"SELECT n FROM item\"");
+        assert!(!reply.starts_with('-'), "{rules}: {reply}");
+        for statement in [
+            &*declare("other"),
+            "SQL \"DROP TABLE item\"",
+            "SQL \"CREATE INDEX ON item (n)\"",
+            "SQL \"DROP INDEX nothing\"",
+            "SQL \"COPY (SELECT n FROM item) TO 'x.csv'\"",
+        ] {
+            assert_eq!(scene.admin.ask("ACL LOG RESET"), "+OK");
+            let reply = user.whole(statement);
+            assert!(reply.starts_with("-NOPERM this user has no permissions to declare"), "{rules}: {reply}");
+            let log = scene.admin.whole("ACL LOG 1");
+            assert!(log.contains("$reason $command ") && log.contains("$object $sql $username $u "), "{log}");
+        }
+    }
+    assert_eq!(scene.admin.ask("ACL SETUSER u reset on nopass ~* -@all +sql +ft.create"), "+OK");
+    let mut user = scene.user();
+    assert_eq!(user.ask(&declare("other")), "+OK");
+    assert_eq!(user.ask("SQL \"DROP TABLE other\""), "+OK");
+}

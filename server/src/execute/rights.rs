@@ -341,6 +341,30 @@ pub(crate) fn may_read_every_key(server: &Services, client: &Client, table: &Tab
     }
 }
 
+/// Whether a client may declare tables and indexes of SQL, and have files written by it. No word of the
+/// request tells of that, so it is the right to declare an index of search that counts, and that to every
+/// key.
+pub(crate) fn may_declare(server: &Services, client: &Client) -> bool {
+    if client.rights.is_unrestricted(server.acl.version()) {
+        return true;
+    }
+    let catalog = server.acl.catalog();
+    let Some((user, slot)) = client.rights.user().zip(catalog.find(b"ft.create")) else { return false };
+    user.selectors().any(|own| {
+        own.allows_command(catalog, slot, None)
+            && own.allows_every_key(Access::ALL)
+            && own.allows_every_database()
+    })
+}
+
+/// Notes a statement that its client must not run, for it would have to declare something.
+pub(crate) fn note_declaration(server: &Services, client: &Client, table: &Table, args: Args<'_>) {
+    if let Some((command, slot)) = table.find_part(args) {
+        let request = request_of(table, command, slot, args, Some(client.db));
+        note(server, client, Denied::Command, context_of(client), request);
+    }
+}
+
 /// The place of the request that a client runs.
 pub(crate) fn context_of(client: &Client) -> Context {
     match () {
