@@ -49,13 +49,18 @@ pub enum Door {
     Shut,
 }
 
+/// On a cache line of its own: each request reads it, and each refusal writes into the log beside it.
+#[repr(align(128))]
+#[derive(Debug)]
+struct Version(AtomicU64);
+
 /// The users of a server.
 #[derive(Debug)]
 pub struct Acl {
     catalog: Arc<Catalog>,
     users: Arc<ArcSwap<Users>>,
     /// Rises when users have changed; never 0.
-    version: AtomicU64,
+    version: Version,
     /// The last id that was given; held by who changes users.
     last_id: Mutex<u64>,
     /// The log of what was refused.
@@ -70,7 +75,7 @@ impl Acl {
         Acl {
             catalog: Arc::new(catalog),
             users: Arc::new(ArcSwap::from_pointee(users)),
-            version: AtomicU64::new(1),
+            version: Version(AtomicU64::new(1)),
             last_id: Mutex::new(0),
             log: AclLog::default(),
         }
@@ -90,7 +95,7 @@ impl Acl {
     #[inline]
     pub fn version(&self) -> u64 {
         // Pairs with the release in `publish`.
-        self.version.load(Ordering::Acquire)
+        self.version.0.load(Ordering::Acquire)
     }
 
     /// All users now.
@@ -230,7 +235,7 @@ impl Acl {
     fn publish(&self, users: Users) {
         self.users.store(Arc::new(users));
         // Pairs with the acquire in `version`.
-        self.version.fetch_add(1, Ordering::Release);
+        self.version.0.fetch_add(1, Ordering::Release);
     }
 }
 

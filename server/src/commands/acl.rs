@@ -1,5 +1,6 @@
 //! `ACL`: users and their rules, and what was refused.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::{Ordering, fence};
 
@@ -176,9 +177,10 @@ fn after_change(server: &Services) {
 /// Closes the connections of users that are gone.
 fn close_connections(cx: &mut Context<'_, '_>, gone: &[std::sync::Arc<User>]) {
     let me = cx.client.handle.id;
+    let gone: HashSet<u64> = gone.iter().map(|user| user.id.0).collect();
     for client in cx.server.clients.all() {
         let id = client.info.lock().user.id;
-        if !gone.iter().any(|user| user.id.0 == id) {
+        if !gone.contains(&id) {
             continue;
         }
         if client.id == me { cx.client.after = After::Close } else { client.kill() }
@@ -400,6 +402,9 @@ fn dryrun<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
         }
         Denied::Channel(index) => {
             [&b"This user has no permissions to access the '"[..], text(index), b"' channel"].concat()
+        }
+        Denied::Database(0) => {
+            format!("This user has no permissions to access database {}", cx.client.db).into_bytes()
         }
         Denied::Database(index) => {
             [&b"This user has no permissions to access database "[..], text(index)].concat()

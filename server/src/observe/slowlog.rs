@@ -108,7 +108,8 @@ pub(crate) fn is_secret(command: &str, args: Args<'_>, i: usize) -> bool {
         "auth" => i >= 1,
         "hello" => i >= 3 && (is(i - 1, b"auth") || is(i - 2, b"auth")),
         "migrate" => i >= 7 && (is(i - 1, b"auth") || is(i - 1, b"auth2") || is(i - 2, b"auth2")),
-        "acl|setuser" => i >= 2,
+        // Names of users, too.
+        "acl|setuser" | "acl|deluser" | "acl|getuser" => i >= 2,
         "config|set" if i >= 3 && !i.is_multiple_of(2) => {
             find_directive(args.at(i - 1)).is_some_and(|directive| directive.sensitive)
         }
@@ -139,6 +140,16 @@ mod tests {
         assert_eq!(words.len(), 32);
         assert!(words[0].ends_with(b"... (72 more bytes)"));
         assert_eq!(words[31], b"... (9 more arguments)");
+    }
+
+    #[test]
+    fn rules_and_names_of_users_are_secrets() {
+        for command in ["setuser", "deluser", "getuser"] {
+            let args: OwnedArgs = ["acl", command, "alice"].into_iter().collect();
+            let secret: Vec<bool> =
+                (0..3).map(|i| is_secret(&format!("acl|{command}"), args.as_args(), i)).collect();
+            assert_eq!(secret, [false, false, true], "{command}");
+        }
     }
 
     #[test]
