@@ -145,7 +145,11 @@ pub(crate) fn load_users(server: &Services, config: &Config) -> Result<(), Strin
 /// The users of the file that `aclfile` names.
 fn read_users(server: &Services, config: &Config, path: &Path) -> Result<Vec<User>, String> {
     let all_channels = config.acl.pubsub_default == AclPubsubDefault::AllChannels;
-    let users = file::read(path, server.acl.catalog(), all_channels)?;
+    let told = |error: String| match path.exists() {
+        true => error,
+        false => format!("{error}; make it, or remove 'aclfile'"),
+    };
+    let users = file::read(path, server.acl.catalog(), all_channels).map_err(told)?;
     refuse_without_default(config, &users, path)?;
     Ok(users)
 }

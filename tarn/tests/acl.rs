@@ -56,6 +56,9 @@ fn a_file_of_users_is_read_at_the_start_loaded_and_saved() {
     std::fs::write(&path, "user carol on +nothing\n").unwrap();
     let refusal = folder.refusal(&["--port", &port.to_string(), "--aclfile", "users.acl"]);
     assert!(refusal.contains("cannot load the users") && refusal.contains("+nothing"), "{refusal}");
+    std::fs::remove_file(&path).unwrap();
+    let refusal = folder.refusal(&["--port", &port.to_string(), "--aclfile", "users.acl"]);
+    assert!(refusal.contains("make it, or remove 'aclfile'"), "{refusal}");
     let both = ["--port", &port.to_string(), "--aclfile", "users.acl", "--user", "alice", "on"];
     assert!(folder.refusal(&both).contains("use one of both"));
 }

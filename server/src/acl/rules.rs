@@ -1,6 +1,7 @@
 //! Rules: one word each. Those about commands, keys, channels and databases are of a selector.
 
 use std::borrow::Cow;
+use std::num::IntErrorKind;
 
 use crate::acl::catalog::{Catalog, category};
 use crate::acl::selector::{Access, Commands, KeyPattern, Selector};
@@ -231,13 +232,16 @@ fn add_channels(selector: &mut Selector, pattern: &[u8]) -> Result<(), RuleError
 
 /// The numbers of databases in a list with commas.
 fn databases(list: &[u8]) -> Result<std::collections::BTreeSet<u32>, RuleError> {
-    let number = |word: &[u8]| {
-        if word.is_empty() {
-            return Err(RuleError::Syntax);
+    const MAX: i64 = i32::MAX as i64;
+    let number = |word: &[u8]| -> Result<u32, RuleError> {
+        let word = std::str::from_utf8(word).map_err(|_| RuleError::Syntax)?;
+        match word.parse::<i64>() {
+            Ok(number @ 0..=MAX) => Ok(number as u32),
+            Err(error) if matches!(error.kind(), IntErrorKind::Empty | IntErrorKind::InvalidDigit) => {
+                Err(RuleError::Syntax)
+            }
+            _ => Err(RuleError::NoDatabase),
         }
-        let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<i64>().ok());
-        let number = number.filter(|number| (0..=i64::from(i32::MAX)).contains(number));
-        number.map(|number| number as u32).ok_or(RuleError::NoDatabase)
     };
     list.split(|byte| *byte == b',').map(number).collect()
 }

@@ -69,6 +69,7 @@ fn wrong_rules_are_refused_in_the_words_of_redis() {
         ("", "&a\tb", RuleError::Syntax),
         ("", "(+nothing)", RuleError::Unknown),
         ("", "(\"~a'b\")", RuleError::Syntax),
+        ("", "(+get \"~a)", RuleError::Syntax),
         ("", "(~a) +get)", RuleError::Syntax),
         ("allkeys", "~a", RuleError::AfterAllKeys),
         ("allchannels", "&a", RuleError::AfterAllChannels),
@@ -77,7 +78,10 @@ fn wrong_rules_are_refused_in_the_words_of_redis() {
         ("", "!abc", RuleError::NoHash),
         ("", "db=", RuleError::Syntax),
         ("", "db=1,,2", RuleError::Syntax),
-        ("", "db=x", RuleError::NoDatabase),
+        ("", "db=x", RuleError::Syntax),
+        ("", "db=-1", RuleError::NoDatabase),
+        ("", "db=12345678987654321", RuleError::NoDatabase),
+        ("", "db=99999999999999999999", RuleError::NoDatabase),
         ("", "db=2147483648", RuleError::NoDatabase),
     ] {
         let mut user = new(&catalog);

@@ -206,7 +206,7 @@ impl User {
 /// The selector that rules make, which stood in parentheses.
 fn selector_of(rules: &[u8], catalog: &Catalog, all_channels: bool) -> Result<Selector, RuleError> {
     let mut selector = Selector::new(catalog, all_channels);
-    for rule in split_args(rules).unwrap_or_default() {
+    for rule in split_args(rules).ok_or(RuleError::Syntax)? {
         // Within parentheses it could not be read back.
         if rule.ends_with(b")") || rule.iter().any(|byte| b"\"'".contains(byte)) {
             return Err(RuleError::Syntax);
