@@ -394,9 +394,14 @@ fn dryrun<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     };
     let text = |index: usize| request.get(index).unwrap_or_default();
     let told: Vec<u8> = match denied {
-        Denied::Command | Denied::Key(0) => {
+        Denied::Command => {
             format!("This user has no permissions to run the '{full_name}' command").into_bytes()
         }
+        Denied::Key(0) => format!(
+            "This user has no permissions to run the '{full_name}' command: it needs the right to every key \
+             (~*), in every database"
+        )
+        .into_bytes(),
         Denied::Key(index) => {
             [&b"This user has no permissions to access the '"[..], text(index), b"' key"].concat()
         }
