@@ -6,8 +6,8 @@
 //!   the client's request looks again until its job is done
 //! ```
 //!
-//! **Invariant:** of two saves that wait, the later one has users that are as new or newer: they are taken and
-//! put into the queue at once.
+//! **Invariant:** of two saves that wait, the later one has users that are as new or newer: they are taken
+//! and put into the queue at once.
 
 use std::collections::VecDeque;
 use std::io;
@@ -73,8 +73,8 @@ impl UserFile {
         self.ask(|| Work::Save { path, users: acl.all(), catalog: acl.shared_catalog() })
     }
 
-    /// Has the file read. `all_channels`: as `acl-pubsub-default` says. Waits for nothing. An error: there is no
-    /// thread.
+    /// Has the file read. `all_channels`: as `acl-pubsub-default` says. Waits for nothing. An error: there is
+    /// no thread.
     pub fn load(self: &Arc<Self>, acl: &Acl, path: PathBuf, all_channels: bool) -> io::Result<FileJob> {
         self.ask(|| Work::Load { path, catalog: acl.shared_catalog(), all_channels })
     }
