@@ -387,6 +387,13 @@ fn dryrun<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     if !command.accepts(request.len()) {
         return Err(CommandError::owned(format!("ERR wrong number of arguments for '{full_name}' command")));
     }
+    // Rules do not know the subcommands of `DEBUG`, but keys are checked as these name them.
+    let part = request.get(1).and_then(|name| {
+        let is_named = |sub: &Command| sub.name.as_bytes().eq_ignore_ascii_case(name);
+        let at = command.subcommands.iter().position(is_named)?;
+        command.subcommands[at].accepts(request.len()).then_some((&command.subcommands[at], slot + 1 + at))
+    });
+    let (command, slot) = part.unwrap_or((command, slot));
     let asked = request_of(super::table(), command, slot, request, Some(cx.client.db));
     let Err(denied) = check(&user, catalog, asked) else {
         cx.reply.ok();
