@@ -114,7 +114,8 @@ fn authenticate(
     password: &[u8],
 ) -> Result<(), CommandError> {
     // Of a transaction: its client is to wait, or to go, before it says another one.
-    if cx.client.delay.is_some() || matches!(cx.client.after, After::Close) {
+    let has_to_wait = cx.client.delay.is_some() || matches!(cx.client.after, After::Close);
+    if cx.client.denies_waiting && has_to_wait {
         return Err(CommandError::text(
             "WRONGPASS no password is looked at behind so many wrong ones in one transaction",
         ));
