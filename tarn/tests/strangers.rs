@@ -368,6 +368,15 @@ fn sql_refuses_users_of_acl_and_the_default_user_while_it_may_not_do_everything(
         assert_eq!(open.ask("SELECT 1").code(), if stays { "" } else { "28000" }, "{rules}");
         assert_eq!(client.ask("ACL SETUSER default on nopass ~* &* +@all"), "+OK");
     }
+    // A statement that runs does not go on either.
+    let mut open = name_at_sql(sql, "default").unwrap();
+    open.answer();
+    open.send(&message(b'Q', b"SELECT count(*) FROM generate_series(1, 1000000000000)\0"));
+    eventually(|| client.whole("SQL \"SHOW QUERIES\"").contains("generate_series").then_some(()));
+    assert_eq!(client.ask("ACL SETUSER default resetkeys ~a:*"), "+OK");
+    assert_eq!(open.answer().code(), "28000");
+    assert_eq!(client.ask("ACL SETUSER default allkeys"), "+OK");
+    eventually(|| (!client.whole("SQL \"SHOW QUERIES\"").contains("generate_series")).then_some(()));
 }
 
 /// The verifier of a password takes thousands of rounds of hashing, while other clients wait. It is made

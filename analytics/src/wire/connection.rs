@@ -38,7 +38,7 @@ use crate::connections::Place;
 /// How long a client may take nothing of its answer.
 const STALL_PATIENCE: Duration = Duration::from_secs(600);
 
-/// How often it is looked whether the client of a running statement is there.
+/// How often it is looked whether the client of a running statement is there, and may have it run.
 const GONE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether the time for an idle client has changed.
@@ -157,6 +157,9 @@ async fn talk(caller: Caller, at_start: AtStart, house: &House) -> io::Result<()
             biased;
             done = done => done,
             () = hung_up(look, GONE_INTERVAL) => return Ok(()),
+            () = until_shut_out(&**rules), if !is_at_start && !is_cancel => {
+                return end(&mut socket, "28000", FEWER_RIGHTS).await;
+            }
         };
         if let Err(mut error) = done {
             errors.on_error(&socket, &mut error);
@@ -171,6 +174,13 @@ async fn talk(caller: Caller, at_start: AtStart, house: &House) -> io::Result<()
             };
             seat = Seat::Taken { _place: place };
         }
+    }
+}
+
+/// Waits until clients that are in may not go on: a statement whose rows are read slowly could last for long.
+async fn until_shut_out(rules: &dyn Rules) {
+    while rules.lets_go_on() {
+        tokio::time::sleep(GONE_INTERVAL).await;
     }
 }
 
