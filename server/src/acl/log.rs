@@ -174,10 +174,7 @@ impl AclLog {
 
 /// A text as far as it is kept, in memory of its own size.
 fn shorten_text(mut text: String) -> String {
-    if text.len() > CLIENT_BYTES_MAX {
-        let end = (0..=CLIENT_BYTES_MAX).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        text.truncate(end);
-    }
+    text.truncate(text.floor_char_boundary(CLIENT_BYTES_MAX));
     text.shrink_to_fit();
     text
 }
