@@ -12,7 +12,7 @@ use tarn_engine::view::ViewLimits;
 use tarn_engine::{EvictionOptions, Victims};
 
 use crate::acl::registry::{DEFAULT, is_name};
-use crate::acl::{RuleError, User, UserId, file, merge_selectors, without_password};
+use crate::acl::{Catalog, RuleError, User, UserId, file, merge_selectors, without_password};
 use crate::config::{AclPubsubDefault, Config, LogCompaction, MaxmemoryPolicy};
 use crate::execute::services::Services;
 use crate::net::listen::{ListenError, Service};
@@ -100,13 +100,55 @@ pub(crate) fn note_users(server: &Services, config: &Config) {
 /// Brings the users of the configuration into force: those of its lines, or of the file that `aclfile` names.
 /// An error says why the server must not start.
 pub(crate) fn load_users(server: &Services, config: &Config) -> Result<(), String> {
-    let (acl, path) = (&server.acl, config.aclfile_path());
-    let all_channels = config.acl.pubsub_default == AclPubsubDefault::AllChannels;
-    if path.is_some() && !config.orders.users.is_empty() {
-        return Err(
-            "users are in lines 'user' and in a file that 'aclfile' names; use one of both".to_owned()
-        );
+    match users_of(config, server.acl.catalog())? {
+        ConfiguredUsers::Added(users) => {
+            let off = users.iter().filter(|user| !user.is_enabled());
+            off.for_each(|user| {
+                let name = String::from_utf8_lossy(&user.name);
+                tracing::warn!("The user '{name}' is disabled: there is no 'on' among its rules");
+            });
+            server.acl.add(users);
+        }
+        ConfiguredUsers::All(users) => drop(server.acl.replace(users)),
     }
+    warn_if_requirepass_is_outranked(server, config);
+    Ok(())
+}
+
+/// Whether the server would start with the users of a configuration.
+pub(crate) fn check_users(config: &Config, catalog: &Catalog) -> Result<(), String> {
+    users_of(config, catalog).map(drop)
+}
+
+/// Tells whether the server would start with the file of users beside the `requirepass` of a configuration;
+/// for another thread.
+pub(crate) fn password_check(catalog: Arc<Catalog>) -> impl Fn(&Config) -> Result<(), String> + Send {
+    move |config| match config.aclfile_path() {
+        Some(path) if !config.requirepass.is_empty() => read_users(config, &catalog, &path).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// Users that a configuration makes.
+enum ConfiguredUsers {
+    /// Those of its lines, which come to `default`.
+    Added(Vec<User>),
+    /// Those of the file that `aclfile` names, and no others.
+    All(Vec<User>),
+}
+
+fn users_of(config: &Config, catalog: &Catalog) -> Result<ConfiguredUsers, String> {
+    match config.aclfile_path() {
+        Some(_) if !config.orders.users.is_empty() => {
+            Err("users are in lines 'user' and in a file that 'aclfile' names; use one of both".to_owned())
+        }
+        Some(path) => read_users(config, catalog, &path).map(ConfiguredUsers::All),
+        None => users_of_lines(config, catalog).map(ConfiguredUsers::Added),
+    }
+}
+
+fn users_of_lines(config: &Config, catalog: &Catalog) -> Result<Vec<User>, String> {
+    let all_channels = config.acl.pubsub_default == AclPubsubDefault::AllChannels;
     let mut users = Vec::with_capacity(config.orders.users.len());
     for words in &config.orders.users {
         let Some((name, rules)) = words.split_first() else { continue };
@@ -116,11 +158,11 @@ pub(crate) fn load_users(server: &Services, config: &Config) -> Result<(), Strin
         }
         let rules = merge_selectors(rules.iter().map(Vec::as_slice))
             .map_err(|_| format!("user '{shown}': unmatched parenthesis in acl selector"))?;
-        let mut user = User::new(name, UserId::default(), acl.catalog(), all_channels);
+        let mut user = User::new(name, UserId::default(), catalog, all_channels);
         // The user default is there already, and would keep its rules.
         let reset = (name.as_slice() == DEFAULT).then_some(&b"reset"[..]);
         for rule in reset.into_iter().chain(rules.iter().map(|rule| &**rule)) {
-            user.apply(rule, acl.catalog(), all_channels).map_err(|error| match error {
+            user.apply(rule, catalog, all_channels).map_err(|error| match error {
                 // A rule that names a command is no secret.
                 RuleError::Unknown => {
                     let rule = String::from_utf8_lossy(without_password(rule));
@@ -129,27 +171,19 @@ pub(crate) fn load_users(server: &Services, config: &Config) -> Result<(), Strin
                 error => format!("user '{shown}': {error}"),
             })?;
         }
-        if !user.is_enabled() {
-            tracing::warn!("The user '{shown}' is disabled: there is no 'on' among its rules");
-        }
         users.push(user);
     }
-    acl.add(users);
-    if let Some(path) = path {
-        acl.replace(read_users(server, config, &path)?);
-    }
-    warn_if_requirepass_is_outranked(server, config);
-    Ok(())
+    Ok(users)
 }
 
 /// The users of the file that `aclfile` names.
-fn read_users(server: &Services, config: &Config, path: &Path) -> Result<Vec<User>, String> {
+fn read_users(config: &Config, catalog: &Catalog, path: &Path) -> Result<Vec<User>, String> {
     let all_channels = config.acl.pubsub_default == AclPubsubDefault::AllChannels;
     let told = |error: String| match path.exists() {
         true => error,
         false => format!("{error}; make it, or remove 'aclfile'"),
     };
-    let users = file::read(path, server.acl.catalog(), all_channels).map_err(told)?;
+    let users = file::read(path, catalog, all_channels).map_err(told)?;
     refuse_without_default(config, &users, path)?;
     Ok(users)
 }

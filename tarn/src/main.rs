@@ -101,6 +101,11 @@ fn own_help(mut args: Vec<OsString>) -> Vec<OsString> {
 
 fn serve(args: Vec<OsString>) -> ExitCode {
     secrets::hide(&args);
+    // Paths of the configuration begin there.
+    if let Err(error) = std::env::current_dir() {
+        eprintln!("tarn: the current directory cannot be used: {error}; start from another");
+        return ExitCode::FAILURE;
+    }
     let lines = match secrets::take() {
         Ok(lines) => lines,
         Err(error) => return refuse(&error),
@@ -154,6 +159,9 @@ fn serve(args: Vec<OsString>) -> ExitCode {
 
 /// Prints the directives that the server would not obey, and that it would start.
 fn tell_of(loaded: &Loaded) -> ExitCode {
+    if let Err(error) = tarn_server::serve::check_users(&loaded.config) {
+        return refuse(&error);
+    }
     for warning in loaded.warnings.iter().cloned().chain(loaded.disobeyed_line()) {
         println!("{warning}");
     }

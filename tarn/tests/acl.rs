@@ -117,8 +117,64 @@ fn wrong_rules_of_the_configuration_stop_the_start_and_show_no_password() {
         (&["alice", "(+get"], "unmatched parenthesis"),
     ] {
         let args: Vec<&str> = ["--port", &port, "--user"].into_iter().chain(rules.iter().copied()).collect();
-        let refusal = folder.refusal(&args);
-        assert!(refusal.contains(told) && !refusal.contains("s3cret"), "{refusal}");
+        let tested: Vec<&str> = ["--test-config"].into_iter().chain(args.iter().copied()).collect();
+        for args in [args, tested] {
+            let refusal = folder.refusal(&args);
+            assert!(refusal.contains(told) && !refusal.contains("s3cret"), "{refusal}");
+        }
+    }
+    let refusal = folder.refusal(&["--test-config", "--rename-command", "FOO", "BAR"]);
+    assert!(refusal.contains("FOO"), "{refusal}");
+    let refusal = folder.refusal(&["--test-config", "--aclfile", "users.acl", "--user", "alice", "on"]);
+    assert!(refusal.contains("use one of both"), "{refusal}");
+}
+
+#[test]
+fn a_password_beside_a_file_without_the_user_default_is_not_written_down() {
+    let (folder, port) = (Folder::new(), free_port());
+    let (users, path) = (folder.path("users.acl"), folder.path("tarn.conf"));
+    std::fs::write(&users, "user alice on >secret ~* &* +@all\n").unwrap();
+    let lines =
+        format!("port {port}\ndir \"{}\"\naclfile users.acl\nsql-port 0\n", folder.path("").display());
+    std::fs::write(&path, &lines).unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tarn"));
+    command.arg("serve").arg(&path).stdin(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let server = running::Server::new(command.spawn().unwrap());
+    let mut client = Client::tcp("127.0.0.1", port);
+    assert_eq!(client.ask("CONFIG SET requirepass other"), "+OK");
+    let refusal = client.ask("CONFIG REWRITE");
+    assert!(refusal.contains("would not start the server"), "{refusal}");
+    assert!(refusal.contains("no line of the user 'default'"), "{refusal}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), lines);
+    // A file with all users goes with it.
+    assert_eq!(client.ask("ACL SAVE"), "+OK");
+    assert_eq!(client.ask("CONFIG REWRITE"), "+OK");
+    drop(client);
+    assert!(server.terminate().success());
+    let test = std::process::Command::new(env!("CARGO_BIN_EXE_tarn"))
+        .args(["serve", "--test-config"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(test.status.success(), "{}", String::from_utf8_lossy(&test.stderr));
+}
+
+#[test]
+fn the_log_of_refusals_names_the_command_that_was_refused() {
+    let (folder, port) = (Folder::new(), free_port());
+    let _server = serve(&folder, port, &[]);
+    let mut client = Client::tcp("127.0.0.1", port);
+    assert_eq!(client.ask("ACL SETUSER alice on nopass ~own:* +get +subscribe +multi"), "+OK");
+    let mut other = Client::tcp("127.0.0.1", port);
+    assert_eq!(other.ask("AUTH alice any"), "+OK");
+    for (request, named) in
+        [("GET own:1", ""), ("SUBSCRIBE news", "cmd=subscribe "), ("MULTI", ""), ("GET foreign", "cmd=get ")]
+    {
+        let reply = other.whole(request);
+        if !named.is_empty() {
+            let log = client.whole("ACL LOG 1");
+            assert!(reply.starts_with("-NOPERM") && log.contains(named), "{request}: {reply}: {log}");
+        }
     }
 }
 
@@ -207,4 +263,18 @@ fn a_warning_of_an_open_server_looks_at_the_users() {
         let messages = folder.messages();
         assert_eq!(messages.contains("Whoever reaches these addresses"), is_open, "{messages}");
     }
+}
+
+#[test]
+fn a_start_in_a_directory_that_is_gone_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "cd \"$1\" && rmdir \"$1\" && exec \"$2\" serve --port 0";
+    let output = std::process::Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(folder.path())
+        .arg(env!("CARGO_BIN_EXE_tarn"))
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && told.contains("start from another"), "{told}");
 }

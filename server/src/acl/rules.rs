@@ -140,7 +140,8 @@ fn set_all(selector: &mut Selector, catalog: &Catalog, allow: bool) {
 
 fn change(selector: &mut Selector, catalog: &Catalog, number: usize, allow: bool) {
     selector.commands.change(catalog, number, allow);
-    selector.all_commands &= allow;
+    // A command that was taken out, and given again, leaves all of them.
+    selector.all_commands = selector.future && selector.commands.is_full();
     selector.first_args.remove(&number);
 }
 

@@ -52,6 +52,26 @@ fn rules_are_written_down_as_redis_does() {
 }
 
 #[test]
+fn a_command_that_is_given_again_leaves_all_of_them() {
+    let catalog = sample();
+    let is_unrestricted = |rules: &[&str]| {
+        let mut user = new(&catalog);
+        for rule in ["on", "~*", "&*"].iter().chain(rules) {
+            user.apply(rule.as_bytes(), &catalog, false).expect("a rule");
+        }
+        user.is_unrestricted()
+    };
+    for rules in [&["+@all"][..], &["+@all", "-debug", "+debug"], &["+@all", "-@read", "+@read"]] {
+        assert!(is_unrestricted(rules), "{rules:?}");
+    }
+    for rules in
+        [&["+@all", "-debug"][..], &["+@all", "-config|get"], &["+@read"], &["-@all", "+@all", "-get"]]
+    {
+        assert!(!is_unrestricted(rules), "{rules:?}");
+    }
+}
+
+#[test]
 fn wrong_rules_are_refused_in_the_words_of_redis() {
     let catalog = sample();
     for (before, rule, error) in [

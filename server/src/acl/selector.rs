@@ -63,6 +63,11 @@ impl Commands {
         Commands { words: vec![if all { u64::MAX } else { 0 }; len.div_ceil(64)] }
     }
 
+    /// Whether it has all that there are.
+    pub(super) fn is_full(&self) -> bool {
+        self.words.iter().all(|word| *word == u64::MAX)
+    }
+
     #[inline]
     pub(super) fn has(&self, number: usize) -> bool {
         self.words.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
@@ -85,7 +90,7 @@ pub struct Selector {
     pub(super) commands: Commands,
     /// Commands that come later are allowed: the rules began with `+@all`.
     pub(super) future: bool,
-    /// No command was taken out since `+@all`.
+    /// The rules began with `+@all`, and no command is taken out.
     pub(super) all_commands: bool,
     /// First arguments with which a command is allowed that is not otherwise.
     pub(super) first_args: BTreeMap<usize, Vec<Box<[u8]>>>,

@@ -2,7 +2,7 @@
 
 use tarn_resp::Args;
 
-use crate::apply::apply;
+use crate::apply::{apply, password_check};
 use crate::error::CommandError;
 use crate::execute::client::After;
 use crate::execute::command::{Command, row};
@@ -85,7 +85,10 @@ fn rewrite<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError
     }
     let ticket = match cx.client.rewrite.take() {
         Some(ticket) => ticket,
-        None => server.rewriter.ask(&server.config, server.acl.lines()).map_err(as_reply)?,
+        None => {
+            let check = password_check(server.acl.shared_catalog());
+            server.rewriter.ask(&server.config, server.acl.lines(), check).map_err(as_reply)?
+        }
     };
     match server.rewriter.outcome(ticket) {
         Some(outcome) => {

@@ -222,4 +222,7 @@ pub enum RewriteError {
     /// The new file would not be read as the configuration in force, because of what it includes.
     #[error("Rewriting config file: the new file would not start the server: {0}")]
     Unreadable(LoadError),
+    /// Users that stand in a file of their own do not go with it.
+    #[error("Rewriting config file: the new file would not start the server: {0}")]
+    Users(String),
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tarn_engine::lock::Mutex;
 
-use crate::config::ConfigStore;
+use crate::config::{Config, ConfigStore};
 
 /// A rewrite that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,16 +39,17 @@ impl Default for Rewriter {
 
 impl Rewriter {
     /// Has the configuration written as it is from now on. Waits for nothing. `users`: the lines that make
-    /// all users as they are when it is called.
+    /// all users as they are when it is called. `check`: as [`ConfigStore::rewrite`] has it.
     pub fn ask(
         self: &Arc<Self>,
         config: &Arc<ConfigStore>,
         users: impl Fn() -> Vec<Vec<u8>> + Send + 'static,
+        check: impl Fn(&Config) -> Result<(), String> + Send + 'static,
     ) -> io::Result<Ticket> {
         let mut state = self.state.lock();
         if !state.is_running {
             let (rewriter, config) = (self.clone(), config.clone());
-            let write = move || rewriter.write(&config, &users);
+            let write = move || rewriter.write(&config, &users, &check);
             std::thread::Builder::new().name("tarn-config".to_owned()).spawn(write)?;
             state.is_running = true;
         }
@@ -63,12 +64,17 @@ impl Rewriter {
     }
 
     /// Writes until nobody asks any more.
-    fn write(&self, config: &ConfigStore, users: &impl Fn() -> Vec<Vec<u8>>) {
+    fn write(
+        &self,
+        config: &ConfigStore,
+        users: &impl Fn() -> Vec<Vec<u8>>,
+        check: &impl Fn(&Config) -> Result<(), String>,
+    ) {
         let mut state = self.state.lock();
         while state.done < state.asked {
             let asked = state.asked;
             drop(state);
-            let outcome = config.rewrite(users);
+            let outcome = config.rewrite(users, check);
             match &outcome {
                 Ok(()) => tracing::info!("CONFIG REWRITE executed with success."),
                 Err(error) => tracing::warn!("CONFIG REWRITE failed: {error}"),
@@ -84,7 +90,6 @@ impl Rewriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
     use std::time::{Duration, Instant};
 
     #[test]
@@ -101,12 +106,12 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(1));
             }
         };
-        let first = rewriter.ask(&config, Vec::new).expect("a thread can be started");
-        let second = rewriter.ask(&config, Vec::new).expect("a thread can be started");
+        let first = rewriter.ask(&config, Vec::new, |_| Ok(())).expect("a thread can be started");
+        let second = rewriter.ask(&config, Vec::new, |_| Ok(())).expect("a thread can be started");
         assert!(first < second);
         assert!(wait(second).is_err(), "there is no file");
         assert!(wait(first).is_err());
-        let third = rewriter.ask(&config, Vec::new).expect("a thread can be started");
+        let third = rewriter.ask(&config, Vec::new, |_| Ok(())).expect("a thread can be started");
         assert!(third > second && wait(third).is_err());
     }
 }

@@ -162,13 +162,20 @@ impl ConfigStore {
 
     /// Writes the configuration in force into the file it came from. The file's comments and order stay,
     /// lines change in place, new ones come last; a crash leaves the old file or the new one. `users`: the
-    /// lines that make all users, which are asked for where those of the file are not to stay.
-    pub fn rewrite(&self, users: impl FnOnce() -> Vec<Vec<u8>>) -> Result<(), RewriteError> {
+    /// lines that make all users, which are asked for where those of the file are not to stay. `check`: why the
+    /// server would not start with the configuration, as far as this module cannot tell.
+    pub fn rewrite(
+        &self,
+        users: impl FnOnce() -> Vec<Vec<u8>>,
+        check: impl FnOnce(&Config) -> Result<(), String>,
+    ) -> Result<(), RewriteError> {
         // Not the lock of those who set directives, who are inside the gate.
         let _alone = self.rewriting.lock();
         let path = self.file.as_deref().ok_or(RewriteError::NoFile)?;
         let users = self.has_noted_users().then(users);
-        rewrite_file(path, &self.snapshot(), users.as_deref())
+        let config = self.snapshot();
+        check(&config).map_err(RewriteError::Users)?;
+        rewrite_file(path, &config, users.as_deref())
     }
 }
 
@@ -412,7 +419,7 @@ mod tests {
 
     #[test]
     fn without_a_file_there_is_nothing_to_rewrite() {
-        let error = store().rewrite(Vec::new).unwrap_err();
+        let error = store().rewrite(Vec::new, |_| Ok(())).unwrap_err();
         assert_eq!(error.to_string(), "The server is running without a config file");
     }
 }

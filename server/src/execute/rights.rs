@@ -284,6 +284,8 @@ pub(crate) fn note(
 pub(crate) fn refuse(server: &Services, client: &Client, request: Request<'_>) -> Option<CommandError> {
     let context = if client.transaction.is_some() { Context::Multi } else { Context::TopLevel };
     let denied = denied(server, client, request)?;
+    // As in Redis, it counts as the last request of the client.
+    client.handle.last_slot.store(request.slot, Ordering::Relaxed);
     note(server, client, denied, context, request);
     Some(refusal(denied, server.acl.catalog().name(request.slot)))
 }

@@ -35,6 +35,13 @@ use crate::serve::signals::Signals;
 use crate::serve::supervisor::Supervisor;
 use crate::store::{OpenLog, Store};
 
+/// Whether a server would start with the users of a configuration, and the names that it gives to commands.
+/// They keep the names for as long as the process lives.
+pub fn check_users(config: &Config) -> Result<(), ServeError> {
+    commands::rename(&config.orders.renames)?;
+    apply::check_users(config, &commands::catalog()).map_err(ServeError::Users)
+}
+
 /// Serves until a signal or `SHUTDOWN`. `Ok`: everything that was acknowledged is on disk.
 pub fn serve(loaded: Loaded) -> Result<(), ServeError> {
     serve_beside(loaded, |_| {})

@@ -27,4 +27,4 @@ mod turn;
 mod worker;
 
 pub use error::ServeError;
-pub use life::{serve, serve_beside};
+pub use life::{check_users, serve, serve_beside};

@@ -580,7 +580,7 @@ impl Host for Caller<'_, '_, '_, '_> {
 
     fn allows(&mut self, args: Args<'_>) -> Option<bool> {
         let found = self.table.find(args.at(0))?;
-        let Resolved { command, slot, .. } = resolve(found, args, || false).ok()?;
+        let Resolved { command, slot, .. } = resolve(found, args, || true).ok()?;
         let server = self.requests.server;
         if self.client.rights.is_unrestricted(server.acl.version()) {
             return Some(true);
