@@ -215,7 +215,7 @@ fn add_keys(selector: &mut Selector, pattern: &[u8], access: Access) -> Result<(
     }
     match selector.keys.iter_mut().find(|own| *own.pattern == *pattern) {
         Some(own) => own.access = own.access.with(access),
-        None => selector.keys.push(KeyPattern { pattern: pattern.into(), access }),
+        None => selector.keys.push(KeyPattern::new(pattern, access)),
     }
     Ok(())
 }

@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use crate::acl::catalog::{CATEGORIES, Catalog, sample};
 use crate::acl::registry::Acl;
 use crate::acl::rules::{RuleError, merge_selectors};
+use crate::acl::selector::Access;
 use crate::acl::user::{User, UserId};
+use crate::glob;
 
 fn new(catalog: &Catalog) -> User {
     User::new(b"alice", UserId(1), catalog, false)
@@ -202,6 +204,16 @@ proptest! {
                 }
             }
         }
+    }
+
+    #[test]
+    fn keys_match_as_globs_do(pattern in "[ab*?\\\\\\[]{0,4}", key in "[ab*]{0,4}") {
+        let (catalog, mut user) = (sample(), User::new(b"alice", UserId(1), &sample(), false));
+        let applied = user.apply(format!("%R~{pattern}").as_bytes(), &catalog, false);
+        prop_assert!(applied.is_ok());
+        let matches = glob::matches(pattern.as_bytes(), key.as_bytes());
+        prop_assert_eq!(user.allows_key(key.as_bytes(), Access::READ), matches);
+        prop_assert!(!user.allows_key(key.as_bytes(), Access::ALL));
     }
 
     #[test]

@@ -49,6 +49,33 @@ pub enum Denied {
 pub(super) struct KeyPattern {
     pub(super) pattern: Box<[u8]>,
     pub(super) access: Access,
+    /// The pattern is a text without signs of its own, and one star behind it.
+    is_prefix: bool,
+}
+
+impl KeyPattern {
+    pub(super) fn new(pattern: &[u8], access: Access) -> KeyPattern {
+        let text = pattern.strip_suffix(b"*");
+        let is_prefix = text.is_some_and(|text| !glob::is_pattern(text));
+        KeyPattern { pattern: pattern.into(), access, is_prefix }
+    }
+
+    /// The text with which keys have to begin, if that is all that they have to.
+    #[inline]
+    fn prefix(&self) -> Option<&[u8]> {
+        self.pattern.split_last().filter(|_| self.is_prefix).map(|(_, text)| text)
+    }
+
+    #[inline]
+    fn matches(&self, key: &[u8]) -> bool {
+        match (self.prefix(), key) {
+            // Each request of a user asks this of each pattern: most differ in the first byte.
+            (Some([first, ..]), [own, ..]) if first != own => false,
+            // No pattern but the empty one matches the empty key.
+            (Some(text), [_, ..]) => key.starts_with(text),
+            _ => glob::matches(&self.pattern, key),
+        }
+    }
 }
 
 /// A set of commands by number.
@@ -147,8 +174,7 @@ impl Selector {
     /// Whether it allows a key to be used so.
     #[inline]
     pub fn allows_key(&self, key: &[u8], access: Access) -> bool {
-        self.all_keys
-            || self.keys.iter().any(|own| own.access.has(access) && glob::matches(&own.pattern, key))
+        self.all_keys || self.keys.iter().any(|own| own.access.has(access) && own.matches(key))
     }
 
     /// Whether it allows every key to be used so.
@@ -160,11 +186,8 @@ impl Selector {
     /// Whether it allows every key that begins so to be read, as far as its patterns show that: a text
     /// without signs of its own, and one star behind it.
     pub fn allows_prefix(&self, prefix: &[u8], access: Access) -> bool {
-        let covers = |own: &KeyPattern| match own.pattern.split_last() {
-            Some((b'*', text)) => {
-                own.access.has(access) && !glob::is_pattern(text) && prefix.starts_with(text)
-            }
-            _ => false,
+        let covers = |own: &KeyPattern| {
+            own.access.has(access) && own.prefix().is_some_and(|text| prefix.starts_with(text))
         };
         self.all_keys || self.keys.iter().any(covers)
     }
