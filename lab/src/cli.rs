@@ -11,8 +11,8 @@ use crate::demo::{self, DemoArgs};
 use crate::error::{LabError, Result};
 use crate::experiment::contract::{self, Experiment, Wanted};
 use crate::experiment::{
-    compare, durability, eviction, machine, memory, persistence, ratios, recovery, stalls, store, throughput,
-    vls, vtc, workers, ycsb_control,
+    access, compare, durability, eviction, machine, memory, persistence, ratios, recovery, stalls, store,
+    throughput, vls, vtc, workers, ycsb_control,
 };
 use crate::interrupt;
 use crate::process;
@@ -189,6 +189,9 @@ experiments! {
     /// A cache at its limit of memory, beside redis-server: hits, cost, and waits while the limit is lowered.
     Eviction(Continued<eviction::Options>) = eviction::Eviction, "`tarn lab run eviction`",
         |own: Continued<_>| start(own.asked, own.again, |setting, own| eviction::Eviction { setting, own });
+    /// The cost of the rules of a user and of encryption, beside redis-server.
+    Access(Continued<access::Options>) = access::AccessCosts, "`tarn lab run access`",
+        |own: Continued<_>| start(own.asked, own.again, |setting, own| access::AccessCosts { setting, own });
     /// Algorithms that take snapshots of an array of rows: the comparative study, figure by figure.
     Snapshots(snapshots::Options) = snapshots::Snapshots, "`tarn lab run snapshots`", study;
 }

@@ -462,6 +462,22 @@ fn eviction_runs_small() {
 }
 
 #[test]
+fn access_runs_small() {
+    for run in runs("access", &["--seconds", "1"]) {
+        let (part, figures) = (run["parameters"]["part"].as_str().unwrap(), &run["figures"]);
+        let names: &[&str] = match part {
+            "handshakes" => &["handshakes_per_s", "handshake_us"],
+            // A hundred connections may find room in memory that the server has.
+            "idle" => &[],
+            _ => &["plain_per_s", "own_per_s"],
+        };
+        for name in names {
+            assert!(figures[name].as_f64().unwrap() > 0.0, "{run}");
+        }
+    }
+}
+
+#[test]
 fn workers_run_small() {
     for run in runs_of("workers", &["--seconds", "0.02", "--workers", "2"]) {
         let counts = run["figures"]["counts"].as_array().unwrap();

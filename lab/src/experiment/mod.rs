@@ -1,5 +1,6 @@
 //! The experiments: each opens with its question, its variables and the shape expected.
 
+pub mod access;
 pub mod compare;
 pub mod contract;
 pub mod durability;
