@@ -68,7 +68,7 @@ impl Sql {
         if let Some(path) = export_directory.as_ref().filter(|path| !path.is_dir()) {
             return Err(SqlError::ExportDirectory(path.display().to_string()));
         }
-        let tls = match config.tls_paths() {
+        let tls = match [&config.tls.cert_file, &config.tls.key_file].map(|path| config.below_dir(path)) {
             [None, None] => None,
             [Some(certificate), Some(key)] => Some(Arc::new(Tls::open(certificate, key)?)),
             [Some(_), None] | [None, Some(_)] => return Err(SqlError::HalfTls),

@@ -368,8 +368,8 @@ mod tests {
         let changed = store().set(&[("activerehashing", "no")]).unwrap();
         assert_eq!(changed.len(), 1);
         assert!(changed[0].warning.as_ref().unwrap().contains("tables grow in small steps"));
-        assert!(refusal(&[("tls-port", "6380")]).contains("the Redis protocol has no TLS yet"));
-        store().set(&[("tls-port", "0")]).unwrap();
+        assert!(refusal(&[("import-mode", "yes")]).contains("keys expire always"));
+        store().set(&[("import-mode", "no")]).unwrap();
     }
 
     #[test]

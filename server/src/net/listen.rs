@@ -254,7 +254,7 @@ impl Listeners {
 
     /// Says in the log where it listens, and what for.
     pub fn announce(&self, config: &Config) {
-        let has_tls = config.tls_paths().iter().all(Option::is_some);
+        let has_tls = !config.tls.has_no_certificate();
         for Open { service, address, .. } in &self.tcp {
             match service {
                 Service::Redis => tracing::info!("Listening on {address}"),
