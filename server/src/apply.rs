@@ -25,8 +25,18 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
     if let Some(directive) = grown(old, new) {
         process::allow_clients(new).map_err(|fit| (directive, too_many_clients(fit)))?;
     }
-    if Service::ALL.iter().any(|service| service.place(old) != service.place(new)) {
-        listen_elsewhere(server, old, new)?;
+    if new.tls == old.tls {
+        server.tls.look(false);
+    } else if let Err(error) = server.tls.apply(new) {
+        tracing::warn!("CONFIG SET failed: connections cannot be encrypted: {error}");
+        return Err((changed_tls(old, new), NOT_ENCRYPTED.to_owned()));
+    }
+    if Service::ALL.iter().any(|service| service.place(old) != service.place(new))
+        && let Err(failure) = listen_elsewhere(server, old, new)
+    {
+        // What was in force before could be used.
+        let _ = server.tls.apply(old);
+        return Err(failure);
     }
     if !old.keeps_nothing() {
         keeping::warn_if_nothing_is_kept(new);
@@ -198,6 +208,7 @@ fn listen_elsewhere(server: &Services, old: &Config, new: &Config) -> Result<(),
             None => tracing::warn!("CONFIG SET failed: the server is stopping"),
         }
         let (service, [port, bind]) = match error {
+            Some(ListenError::Tls { .. }) => (Service::RedisTls, ["tls-port", "bind"]),
             Some(ListenError::Metrics { .. }) => (Service::Metrics, ["metrics-port", "metrics-bind"]),
             Some(ListenError::Sql { .. }) => (Service::Sql, ["sql-port", "sql-bind"]),
             _ => (Service::Redis, ["port", "bind"]),
@@ -214,6 +225,31 @@ fn listen_elsewhere(server: &Services, old: &Config, new: &Config) -> Result<(),
             (bind, "Failed to bind to specified addresses.".to_owned())
         }
     })
+}
+
+/// Redis' words for it.
+const NOT_ENCRYPTED: &str = "Unable to update TLS configuration. Check server logs.";
+
+/// A directive of encryption that has changed, for the error.
+fn changed_tls(old: &Config, new: &Config) -> &'static str {
+    let (old, new) = (&old.tls, &new.tls);
+    [
+        ("tls-port", new.port != old.port),
+        ("tls-cert-file", new.cert_file != old.cert_file),
+        ("tls-key-file", new.key_file != old.key_file),
+        ("tls-ca-cert-file", new.ca_cert_file != old.ca_cert_file),
+        ("tls-ca-cert-dir", new.ca_cert_dir != old.ca_cert_dir),
+        ("tls-crl-file", new.crl_file != old.crl_file),
+        ("tls-auth-clients", new.auth_clients != old.auth_clients),
+        ("sql-tls-auth-clients", new.sql_auth_clients != old.sql_auth_clients),
+        ("metrics-tls-auth-clients", new.metrics_auth_clients != old.metrics_auth_clients),
+        ("tls-protocols", new.protocols != old.protocols),
+        ("tls-ciphersuites", new.ciphersuites != old.ciphersuites),
+        ("metrics-tls", new.metrics != old.metrics),
+    ]
+    .into_iter()
+    .find_map(|(directive, has_changed)| has_changed.then_some(directive))
+    .unwrap_or("tls-cert-file")
 }
 
 /// Which directive lets more clients in than before, if one does.

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use crate::config::ConfigStore;
 use crate::config::live::Live;
 use crate::net::attempts::Attempts;
+use crate::net::certificates::Tls;
 use crate::net::clients::Clients;
 use crate::net::pause::Pause;
 use crate::observe::hotkeys::HotKeys;
@@ -59,6 +60,8 @@ pub struct Shared {
     pub clients: Clients,
     /// Wrong passwords.
     pub attempts: Attempts,
+    /// Certificates, and handshakes by them.
+    pub tls: Tls,
     /// Slow commands.
     pub slowlog: SlowLog,
     /// Large requests, with their bytes.
@@ -130,6 +133,7 @@ impl Shared {
             rates: Rates::default(),
             clients: Clients::default(),
             attempts: Attempts::default(),
+            tls: Tls::default(),
             slowlog: log(settings.slowlog_max_len),
             large_requests: log(settings.commandlog_large_request_max_len),
             large_replies: log(settings.commandlog_large_reply_max_len),

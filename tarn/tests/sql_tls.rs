@@ -137,8 +137,8 @@ fn files_that_cannot_be_used_are_refused_at_the_start() {
         (&key, &key, "holds no certificate"),
         (&certificate, &folder.path("locked.pem"), "passphrase"),
         (&certificate, &foreign, "cannot be used"),
-        (&certificate, &"".into(), "needed both"),
-        (&"".into(), &key, "needed both"),
+        (&certificate, &"".into(), "both are needed"),
+        (&"".into(), &key, "both are needed"),
     ] {
         let port = free_port().to_string();
         let (certificate, key) = (certificate.display().to_string(), key.display().to_string());

@@ -1,7 +1,7 @@
 //! The life of a connection: encryption, its place among the clients, and its messages until it ends.
 
 use std::io;
-use std::net::TcpStream as StdStream;
+use std::net::{SocketAddr, TcpStream as StdStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,9 @@ use datafusion_postgres::pgwire::messages::response::{GssEncResponse, SslRespons
 use datafusion_postgres::pgwire::messages::{
     PgWireBackendMessage, PgWireFrontendMessage, SslNegotiationMetaMessage,
 };
+use datafusion_postgres::pgwire::tokio::TlsAcceptor;
 use datafusion_postgres::pgwire::tokio::server::{PgWireMessageServerCodec, process_error, process_message};
+use datafusion_postgres::pgwire::tokio::tokio_rustls::rustls::HandshakeKind;
 use datafusion_postgres::pgwire::tokio::tokio_rustls::server::TlsStream;
 use futures::{SinkExt, StreamExt};
 use tokio::net::TcpStream;
@@ -30,7 +32,6 @@ use super::service::Handlers;
 use super::set;
 use super::starting::{AtStart, Starting};
 use super::startup::{Passwords, Sessions};
-use super::tls::Tls;
 use crate::analytics::Analytics;
 use crate::catalog::settings::IDLE_IN_BLOCK;
 use crate::connections::Place;
@@ -49,10 +50,6 @@ const IDLE_LOOK: Duration = Duration::from_secs(1);
 pub struct WireOptions {
     /// The settings that may change while clients are served.
     pub rules: Arc<dyn Rules>,
-    /// Encrypts the connections of clients that ask for it; `None`: of no client.
-    pub tls: Option<Arc<Tls>>,
-    /// Whether clients that do not ask for it are refused.
-    pub needs_encryption: bool,
 }
 
 /// A client that has connected.
@@ -60,8 +57,12 @@ pub struct WireOptions {
 pub struct Caller {
     /// The connection, which does not block.
     pub stream: StdStream,
+    /// The other end, for which a proxy may have connected.
+    pub peer: SocketAddr,
     /// Why the client is turned away, if it is.
     pub refusal: Option<&'static str>,
+    /// Whether it is turned away unless it asks for encryption.
+    pub must_encrypt: bool,
 }
 
 /// Serves clients until there are no more to come.
@@ -106,10 +107,10 @@ async fn talk(caller: Caller, at_start: AtStart, house: &House) -> io::Result<()
     let socket = TcpStream::from_std(caller.stream)?;
     let patience = Instant::now() + rules.start_patience();
     let bound = Bound::default();
-    let negotiated = negotiate(socket, &bound, options.tls.as_deref());
+    let negotiated = negotiate(socket, caller.peer, &bound, &**rules);
     let (mut socket, certificate) = tokio::time::timeout_at(patience, negotiated).await??;
     let mut refusal = caller.refusal.map(|why| ("28000", why));
-    if certificate.is_none() && options.needs_encryption {
+    if certificate.is_none() && (caller.must_encrypt || rules.needs_encryption()) {
         refusal = refusal.or(Some(("28000", "connections must be encrypted here, as by sslmode=require")));
     }
     let handlers = Handlers::new(analytics, sessions, passwords.clone(), certificate.as_deref(), bound);
@@ -242,21 +243,25 @@ fn handle_of(connection: &Connection) -> Option<OwnedFd> {
     socket.as_fd().try_clone_to_owned().ok()
 }
 
+fn has_resumed(encrypted: &TlsStream<TcpStream>) -> bool {
+    encrypted.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed)
+}
+
 /// Negotiates encryption with clients that ask for it first. Returns the connection, and the certificates
 /// (PEM) that it is encrypted with, if it is.
 async fn negotiate<S>(
     socket: TcpStream,
+    address: SocketAddr,
     bound: &Bound,
-    tls: Option<&Tls>,
+    rules: &dyn Rules,
 ) -> io::Result<(Messages<S>, Option<Arc<[u8]>>)> {
-    let address = socket.peer_addr()?;
     socket.set_nodelay(true)?;
     let mut certificate = None;
     let mut messages = messages_of(Either::Left(socket), bound, DefaultClient::new(address, false));
     loop {
         match messages.next().await.transpose().map_err(io::Error::other)? {
             Some(PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::PostgresSsl(_))) => {
-                let Some(tls) = tls.filter(|_| certificate.is_none()) else {
+                let Some(identity) = rules.identity().filter(|_| certificate.is_none()) else {
                     messages.send(PgWireBackendMessage::SslResponse(SslResponse::Refuse)).await?;
                     continue;
                 };
@@ -270,8 +275,9 @@ async fn negotiate<S>(
                 if !parts.read_buf.is_empty() {
                     return Err(io::Error::other("bytes came before the encryption that was asked for"));
                 }
-                let identity = tls.identity();
-                let encrypted = Box::new(identity.acceptor.accept(socket).await?);
+                let shaken = TlsAcceptor::from(identity.config).accept(socket).await;
+                rules.note_handshake(address, shaken.as_ref().map(has_resumed));
+                let encrypted = Box::new(shaken?);
                 certificate = Some(identity.pem);
                 messages = messages_of(Either::Right(encrypted), bound, DefaultClient::new(address, true));
             }

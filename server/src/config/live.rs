@@ -27,6 +27,7 @@ pub struct Live {
     auth_timeout_s: AtomicU64,
     needs_password: AtomicBool,
     protected_mode: AtomicBool,
+    trusts_local_clients: AtomicBool,
     maxclients: AtomicU64,
     slow_us: AtomicI64,
     /// Bytes from which a request, and a reply, are large; `u64::MAX`: none is.
@@ -65,6 +66,7 @@ impl Live {
             auth_timeout_s: AtomicU64::new(0),
             needs_password: AtomicBool::new(false),
             protected_mode: AtomicBool::new(false),
+            trusts_local_clients: AtomicBool::new(true),
             maxclients: AtomicU64::new(0),
             slow_us: AtomicI64::new(0),
             large_request_bytes: AtomicU64::new(0),
@@ -99,6 +101,7 @@ impl Live {
         self.tcp_keepalive_s.store(config.tcp_keepalive_s.into(), Ordering::Relaxed);
         self.auth_timeout_s.store(config.auth_timeout_s, Ordering::Relaxed);
         self.protected_mode.store(config.protected_mode, Ordering::Relaxed);
+        self.trusts_local_clients.store(config.tls.trust_local_clients, Ordering::Relaxed);
         self.maxclients.store(config.maxclients as u64, Ordering::Relaxed);
         self.slow_us.store(config.slowlog_log_slower_than_us, Ordering::Relaxed);
         let bytes = |bytes: i64| u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -243,6 +246,11 @@ impl Live {
     /// Whether only clients on this machine are served, as nobody must say a password.
     pub fn is_protected(&self) -> bool {
         self.protected_mode.load(Ordering::Relaxed) && !self.needs_password()
+    }
+
+    /// Whether a client with a loopback address is on this machine.
+    pub fn trusts_local_clients(&self) -> bool {
+        self.trusts_local_clients.load(Ordering::Relaxed)
     }
 
     /// Whether clients must say a password.

@@ -116,7 +116,7 @@ fn make_room(by_origin: &mut HashMap<Origin, Record>, now: Instant) {
 }
 
 fn origin(peer: &Address) -> Origin {
-    let Address::Tcp(address) = peer else { return None };
+    let address = peer.tcp()?;
     Some(match address.ip().to_canonical() {
         IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX))),
         ip => ip,

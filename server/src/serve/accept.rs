@@ -1,23 +1,28 @@
 //! Accepting connections and dealing them out to the workers, and the main thread's rounds, until the server
 //! stops.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::SendError;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::MissedTickBehavior;
 
+use crate::config::{ConfigReader, Encryption};
 use crate::execute::services::Services;
 use crate::metrics::server::MetricsServer;
 use crate::net::address::Address;
-use crate::net::caller::{Caller, PROTECTED};
+use crate::net::caller::{Caller, PROTECTED, UNENCRYPTED};
 use crate::net::handle::ClientHandle;
 use crate::net::listen::{Listeners, Service};
 use crate::net::moves::Move;
+use crate::net::proxy::{self, Origin};
 use crate::net::stream::{Detached, Stream};
 use crate::serve::rounds::{self, Rounds};
 use crate::serve::signals::{self, Caught, Signals};
@@ -35,6 +40,18 @@ pub struct Acceptor {
     metrics: MetricsServer,
     /// The worker that the next connection is dealt to, unless a script occupies it.
     next: usize,
+    config: ConfigReader,
+    /// Connections of proxies that have not said yet for whom they come.
+    proxied: JoinSet<Option<Named>>,
+    /// The same, the oldest first.
+    asked: VecDeque<AbortHandle>,
+}
+
+/// A connection of which it is known from where it comes.
+struct Named {
+    service: Service,
+    stream: TcpStream,
+    peer: Address,
 }
 
 impl Acceptor {
@@ -48,7 +65,9 @@ impl Acceptor {
         incoming: Vec<Incoming>,
         metrics: MetricsServer,
     ) -> Acceptor {
-        Acceptor { server, listeners, moves, signals, incoming, metrics, next: 0 }
+        let config = server.config.reader();
+        let (proxied, asked) = (JoinSet::new(), VecDeque::new());
+        Acceptor { server, listeners, moves, signals, incoming, metrics, next: 0, config, proxied, asked }
     }
 
     /// Accepts until `Shared::shut_down`, then closes the listeners.
@@ -62,14 +81,17 @@ impl Acceptor {
             let metrics = self.metrics.has_room();
             let sql = server.sql().is_some_and(|sql| sql.has_room());
             let has_room = |service| match service {
-                Service::Redis => true,
+                Service::Redis | Service::RedisTls => true,
                 Service::Metrics => metrics,
                 Service::Sql => sql,
             };
             tokio::select! {
                 caught = self.signals.next() => {
                     match caught {
-                        Caught::Hangup => signals::look_around(),
+                        Caught::Hangup => {
+                            signals::look_around();
+                            server.tls.look(true);
+                        }
                         Caught::End(ending) => {
                             let running = server.shutdown.attempt();
                             if running.is_some() && self.signals.is_second(ending, running) {
@@ -86,9 +108,16 @@ impl Acceptor {
                     rounds.make(&server);
                     continue;
                 }
+                Some(named) = self.proxied.join_next(), if !self.proxied.is_empty() => {
+                    // An error: it was ended, for newer ones.
+                    if let Ok(Some(Named { service, stream, peer })) = named {
+                        self.admit(service, Stream::Tcp(stream), peer);
+                    }
+                    continue;
+                }
                 accepted = poll_fn(|cx| self.listeners.poll_accept(cx, has_room)) => {
                     match accepted {
-                        Ok((service, stream, peer)) => self.admit(service, stream, peer),
+                        Ok((service, stream, peer)) => self.welcome(service, stream, peer),
                         Err(error) => {
                             // Out of file descriptors, most likely: the pause lets others close theirs.
                             tracing::warn!(%error, "cannot accept a connection");
@@ -111,11 +140,64 @@ impl Acceptor {
         }
     }
 
-    /// The one way in, whatever the port: strangers are turned away while there is no password, in the words
-    /// of the port, and who is silent for long is looked for.
+    /// Admits a connection, a proxy's after it has said for whom it comes.
+    fn welcome(&mut self, service: Service, stream: Stream, peer: Address) {
+        let proxies = &self.config.current().tls.proxies;
+        let is_proxy = peer.tcp().is_some_and(|address| proxies.contains(address.ip()));
+        match stream {
+            Stream::Tcp(stream) if is_proxy => self.ask_proxy(service, stream, peer),
+            stream => self.admit(service, stream, peer),
+        }
+    }
+
+    /// Reads for whom a proxy connects, at the side.
+    fn ask_proxy(&mut self, service: Service, stream: TcpStream, proxy: Address) {
+        self.asked.retain(|asked| !asked.is_finished());
+        if self.asked.len() >= PROXIED_MAX
+            && let Some(oldest) = self.asked.pop_front()
+        {
+            oldest.abort();
+        }
+        let asked = self.proxied.spawn(async move {
+            match proxy::read(&stream).await {
+                Ok(Origin::Itself) => Some(Named { service, stream, peer: proxy }),
+                Ok(Origin::Client(client)) => Some(Named { service, stream, peer: Address::Remote(client) }),
+                Err(error) => {
+                    tracing::debug!("a connection of the proxy {proxy} was closed: {error}");
+                    None
+                }
+            }
+        });
+        self.asked.push_back(asked);
+    }
+
+    /// The one way in, whatever the port: strangers are turned away while there is no password, and those
+    /// who do not encrypt where that is demanded, in the words of the port; and who is silent for long is
+    /// looked for.
     fn admit(&mut self, service: Service, stream: Stream, peer: Address) {
         let live = &self.server.live;
-        let is_refused = live.is_protected() && !peer.is_local();
+        let peer = match peer {
+            Address::Tcp(address) if !live.trusts_local_clients() => Address::Remote(address),
+            peer => peer,
+        };
+        let tls = &self.config.current().tls;
+        let must_encrypt = match tls.required {
+            Encryption::No => false,
+            Encryption::Remote => !peer.is_local(),
+            Encryption::All => !peer.is_unix(),
+        };
+        let is_encrypted = match service {
+            Service::Redis => false,
+            Service::RedisTls => true,
+            Service::Metrics => tls.metrics,
+            // It is looked at there, as clients ask for it.
+            Service::Sql => true,
+        };
+        let refusal = if live.is_protected() && !peer.is_local() {
+            Some(PROTECTED)
+        } else {
+            (must_encrypt && !is_encrypted).then_some(UNENCRYPTED)
+        };
         if let Stream::Tcp(stream) = &stream {
             let _ = stream.set_nodelay(true);
             let keepalive_s = live.tcp_keepalive_s();
@@ -125,10 +207,10 @@ impl Acceptor {
             }
         }
         match service {
-            Service::Redis => self.deal(stream, peer, is_refused),
+            Service::Redis | Service::RedisTls => self.deal(service, stream, peer, refusal),
             Service::Metrics | Service::Sql => {
-                let (Ok(Detached::Tcp(stream)), Address::Tcp(peer)) = (stream.detach(), peer) else { return };
-                let caller = Caller { stream, peer, refusal: is_refused.then_some(PROTECTED) };
+                let Ok(Detached::Tcp(stream)) = stream.detach() else { return };
+                let caller = Caller { stream, peer, refusal, must_encrypt };
                 match self.server.sql() {
                     _ if service == Service::Metrics => self.metrics.answer(caller),
                     Some(sql) => sql.talk_to(caller),
@@ -138,23 +220,31 @@ impl Acceptor {
         }
     }
 
-    fn deal(&mut self, stream: Stream, peer: Address, is_refused: bool) {
+    fn deal(&mut self, service: Service, mut stream: Stream, peer: Address, refusal: Option<&'static str>) {
         let server = self.server.clone();
         server.stats.connections.fetch_add(1, Ordering::Relaxed);
         let refusal = if server.clients.len() >= server.live.maxclients() {
             Some(FULL.to_owned())
-        } else if is_refused {
-            Some(format!("-DENIED {PROTECTED}\r\n"))
         } else {
-            None
+            refusal.map(|refusal| format!("-DENIED {refusal}\r\n"))
         };
         if let Some(refusal) = refusal {
             server.stats.rejected_connections.fetch_add(1, Ordering::Relaxed);
-            // A fresh socket has room for one line.
-            let _ = stream.try_write(refusal.as_bytes());
+            // A fresh socket has room for one line. Before a handshake nothing can be said.
+            if service == Service::Redis {
+                let _ = stream.try_write(refusal.as_bytes());
+            }
             return;
         }
         let (Ok(local), Ok(stream)) = (stream.local_address(&peer), stream.detach()) else { return };
+        let stream = match (service, stream, server.tls.identity(service)) {
+            (Service::RedisTls, Detached::Tcp(stream), Some(identity)) => {
+                Detached::Tls(stream, identity.config.clone())
+            }
+            // The port is about to be closed.
+            (Service::RedisTls, _, _) => return,
+            (_, stream, _) => stream,
+        };
         let worker = self.choose_worker();
         let handle = Arc::new(ClientHandle::new(server.clients.next_id(), peer, local, worker));
         server.clients.insert(handle.clone());
@@ -181,5 +271,7 @@ impl Acceptor {
 
 /// A worker that looks after its connections ten times a second is not silent before.
 const SILENCE_MIN: Duration = Duration::from_millis(500);
+/// Connections of proxies that are asked for whom they come; one more ends the oldest.
+const PROXIED_MAX: usize = 256;
 /// The reply to one client too many.
 const FULL: &str = "-ERR max number of clients reached\r\n";

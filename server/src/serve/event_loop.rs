@@ -137,15 +137,22 @@ fn serve(
             };
             let Some((stream, handle)) = arrived else { break };
             match Stream::attach(stream) {
-                Ok(stream) => {
+                Ok(mut stream) => {
                     worker.clients.borrow_mut().insert(handle.id, handle.clone());
                     let (worker, open) = (worker.clone(), open.clone());
                     tokio::task::spawn_local(async move {
+                        let served = Served { worker: worker.clone(), id: handle.id, open };
+                        if let Err(error) =
+                            worker.handshakes.shake(&worker.server, &mut stream, &handle).await
+                        {
+                            tracing::debug!(client = handle.id, %error, "a handshake failed");
+                            return;
+                        }
                         let client = Client::new(handle.clone(), !worker.server.live.needs_password());
-                        let mut connection = Connection::new(stream, client, worker.clone());
+                        let mut connection = Connection::new(stream, client, worker);
                         // Dropped before the connection: a peer that sees the socket closed no longer finds
                         // the client.
-                        let _served = Served { worker, id: handle.id, open };
+                        let _served = served;
                         let end = connection.serve().await;
                         tracing::debug!(client = handle.id, ?end, "connection closed");
                     });

@@ -65,7 +65,8 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
     let (acceptor, moves) = AcceptorHandle::new();
     let server = Arc::new(Services::new(Arc::new(store), acceptor, table.slots()));
     tell(&server);
-    let mut services = vec![Service::Redis, Service::Metrics];
+    server.tls.apply(config)?;
+    let mut services = vec![Service::Redis, Service::RedisTls, Service::Metrics];
     services.extend(server.sql().map(|_| Service::Sql));
     let listeners = {
         let _context = runtime.enter();

@@ -113,7 +113,7 @@ impl Output {
 
     /// Bytes that have not been sent.
     pub(super) fn waiting_bytes(&self) -> usize {
-        self.outbox.borrow().len()
+        self.outbox.borrow().len() + self.stream.borrow().unsent_bytes()
     }
 
     /// Notes how many bytes a command holds for replies that are still to come.
@@ -257,11 +257,14 @@ impl Output {
     /// Sends what may leave at once. What the socket does not take stays; what is held leaves when it is
     /// durable.
     pub(super) fn send(self: &Rc<Self>, outputs: &Outputs) -> io::Result<()> {
-        let (mut outbox, stream) = (self.outbox(), self.stream.borrow());
+        let (mut outbox, mut stream) = (self.outbox(), self.stream.borrow_mut());
         let revealable = self.revealable(outputs);
         loop {
             let bytes = outbox.sendable(revealable);
             if bytes.is_empty() {
+                if !stream.flush()? {
+                    self.stuck.set(true);
+                }
                 break;
             }
             match stream.try_write(bytes) {
@@ -284,7 +287,7 @@ impl Output {
             self.message_bytes.set(0);
         }
         outputs.give_back(&mut outbox);
-        self.note_unread(outbox.len());
+        self.note_unread(outbox.len() + stream.unsent_bytes());
         Ok(())
     }
 }

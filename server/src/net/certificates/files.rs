@@ -1,0 +1,282 @@
+//! Reads the files of certificates, and makes of them what each port is encrypted with.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{
+    CipherSuite, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version,
+};
+
+use super::error::TlsError;
+use super::names;
+use super::sessions::Sessions;
+use crate::config::{AuthClients, Config, TlsSettings};
+use crate::net::listen::Service;
+
+/// Bytes that a file may have: many authorities, or a long list of what is revoked.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+/// Files that a directory of authorities may have.
+const DIRECTORY_FILES_MAX: usize = 1000;
+/// Tickets to resume by that a client gets with a handshake.
+const TICKETS: usize = 1;
+
+/// What the connections of a port are encrypted with.
+#[derive(Debug)]
+pub struct Identity {
+    /// How handshakes go.
+    pub config: Arc<ServerConfig>,
+    /// The certificates of the server, as PEM.
+    pub pem: Arc<[u8]>,
+    /// When the server's certificate ends, as Unix time in seconds; 0: it does not say so legibly.
+    pub ends_unix_s: i64,
+    /// Its number, in hexadecimal.
+    pub number: String,
+}
+
+/// The stamp of a file, which changes with it; `None`: it is not there.
+pub(super) type Stamp = (PathBuf, Option<(u64, u64, i64, i64)>);
+
+/// The files that were read.
+struct Material {
+    certificate: PathBuf,
+    key: PathBuf,
+    pem: Arc<[u8]>,
+    certificates: Vec<CertificateDer<'static>>,
+    secret: PrivateKeyDer<'static>,
+    authorities: Arc<RootCertStore>,
+    revocations: Vec<CertificateRevocationListDer<'static>>,
+}
+
+/// The stamps of all files that a configuration names.
+pub(super) fn stamps(config: &Config) -> Vec<Stamp> {
+    let tls = &config.tls;
+    let named = [&tls.cert_file, &tls.key_file, &tls.ca_cert_file, &tls.ca_cert_dir, &tls.crl_file];
+    let mut paths: Vec<PathBuf> = named.into_iter().filter_map(|path| config.below_dir(path)).collect();
+    if let Some(directory) = config.below_dir(&tls.ca_cert_dir) {
+        paths.extend(files_of(&directory).unwrap_or_default());
+    }
+    let stamp = |path: PathBuf| {
+        let told = fs::metadata(&path).ok();
+        let stamp = told.map(|told| (told.ino(), told.len(), told.mtime(), told.mtime_nsec()));
+        (path, stamp)
+    };
+    paths.into_iter().map(stamp).collect()
+}
+
+/// What each service is encrypted with; `None`: it is not.
+pub(super) fn identities(config: &Config) -> Result<Vec<(Service, Option<Arc<Identity>>)>, TlsError> {
+    let tls = &config.tls;
+    let pair = [&tls.cert_file, &tls.key_file].map(|path| config.below_dir(path));
+    let [certificate, key] = match pair {
+        [Some(certificate), Some(key)] => [certificate, key],
+        [None, None] => {
+            let asks = [(tls.port != 0, "tls-port"), (tls.metrics, "metrics-tls")];
+            return match asks.into_iter().find(|(asks, _)| *asks) {
+                Some((_, directive)) => Err(TlsError::NoPair { directive }),
+                None => Ok(Service::ALL.map(|service| (service, None)).to_vec()),
+            };
+        }
+        _ => return Err(TlsError::HalfPair),
+    };
+    let material = read(config, certificate, key)?;
+    let make = |service: Service| -> Result<(Service, Option<Arc<Identity>>), TlsError> {
+        let wanted = match service {
+            Service::Redis => None,
+            Service::RedisTls => (tls.port != 0).then_some(("tls-auth-clients", tls.auth_clients)),
+            Service::Metrics => tls.metrics.then_some(("metrics-tls-auth-clients", tls.metrics_auth_clients)),
+            Service::Sql => Some(("sql-tls-auth-clients", tls.sql_auth_clients)),
+        };
+        let identity =
+            wanted.map(|(directive, auth)| identity(&material, tls, directive, auth)).transpose()?;
+        Ok((service, identity.map(Arc::new)))
+    };
+    Service::ALL.into_iter().map(make).collect()
+}
+
+fn read(config: &Config, certificate: PathBuf, key: PathBuf) -> Result<Material, TlsError> {
+    let pem: Arc<[u8]> = bytes_of(&certificate)?.into();
+    let certificates = certificates_of(&pem, &certificate)?;
+    let secret = bytes_of(&key)?;
+    let secret = PrivateKeyDer::from_pem_slice(&secret).map_err(|_| {
+        let is_locked = secret.windows(LOCKED.len()).any(|word| word == LOCKED);
+        if is_locked { TlsError::LockedKey(key.clone()) } else { TlsError::NoKey(key.clone()) }
+    })?;
+    let tls = &config.tls;
+    let mut files: Vec<PathBuf> = config.below_dir(&tls.ca_cert_file).into_iter().collect();
+    if let Some(directory) = config.below_dir(&tls.ca_cert_dir) {
+        files.extend(files_of(&directory)?);
+    }
+    let mut authorities = RootCertStore::empty();
+    for file in files {
+        let is_named = config.below_dir(&tls.ca_cert_file).as_ref() == Some(&file);
+        match certificates_of(&bytes_of(&file)?, &file) {
+            Ok(found) => {
+                for certificate in found {
+                    authorities.add(certificate).map_err(TlsError::Authority)?;
+                }
+            }
+            Err(error) if is_named => return Err(error),
+            // A directory may have other files.
+            Err(_) => {}
+        }
+    }
+    let revocations = match config.below_dir(&tls.crl_file) {
+        Some(path) => revocations_of(&bytes_of(&path)?, &path)?,
+        None => Vec::new(),
+    };
+    let authorities = Arc::new(authorities);
+    Ok(Material { certificate, key, pem, certificates, secret, authorities, revocations })
+}
+
+/// Stands in a file of a key with a passphrase, of either format.
+const LOCKED: &[u8] = b"ENCRYPTED";
+
+fn certificates_of(pem: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let found = found.unwrap_or_default();
+    if found.is_empty() { Err(TlsError::NoCertificate(path.to_owned())) } else { Ok(found) }
+}
+
+fn revocations_of(pem: &[u8], path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let found: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(pem).collect();
+    let found = found.unwrap_or_default();
+    if found.is_empty() { Err(TlsError::NoRevocations(path.to_owned())) } else { Ok(found) }
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let failed = |source| TlsError::Read { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(TlsError::TooLarge(path.to_owned()));
+    }
+    Ok(bytes)
+}
+
+/// The files in a directory, in the order of their names.
+fn files_of(directory: &Path) -> Result<Vec<PathBuf>, TlsError> {
+    let failed = |source: io::Error| TlsError::Read { path: directory.to_owned(), source };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.is_file() {
+            files.push(path);
+        }
+        if files.len() > DIRECTORY_FILES_MAX {
+            return Err(TlsError::TooLarge(directory.to_owned()));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn identity(
+    material: &Material,
+    tls: &TlsSettings,
+    directive: &'static str,
+    auth: AuthClients,
+) -> Result<Identity, TlsError> {
+    let provider = CryptoProvider { cipher_suites: suites(tls)?, ..ring::default_provider() };
+    let provider = Arc::new(provider);
+    let verifier = verifier(material, &provider, directive, auth)?;
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&versions(tls)?)
+        .map_err(TlsError::Nothing)?;
+    let builder = match verifier {
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+        None => builder.with_no_client_auth(),
+    };
+    let built = builder.with_single_cert(material.certificates.clone(), material.secret.clone_key());
+    let mut config = built.map_err(|source| TlsError::Unusable {
+        certificate: material.certificate.clone(),
+        key: material.key.clone(),
+        source,
+    })?;
+    config.ignore_client_order = tls.prefer_server_ciphers;
+    if tls.session_caching {
+        let lifetime = Duration::from_secs(tls.session_cache_timeout_s);
+        config.session_storage = Arc::new(Sessions::new(tls.session_cache_size, lifetime));
+        config.send_tls13_tickets = TICKETS;
+    } else {
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
+    let told = material.certificates.first().and_then(names::end_and_number);
+    let (ends_unix_s, number) = told.unwrap_or_default();
+    Ok(Identity { config: Arc::new(config), pem: material.pem.clone(), ends_unix_s, number })
+}
+
+/// What checks the certificates of clients; `None`: they are asked for none.
+fn verifier(
+    material: &Material,
+    provider: &Arc<CryptoProvider>,
+    directive: &'static str,
+    auth: AuthClients,
+) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
+    if auth == AuthClients::No {
+        return Ok(None);
+    }
+    if material.authorities.is_empty() {
+        return Err(TlsError::NoAuthorities { directive, value: auth.name() });
+    }
+    let mut builder =
+        WebPkiClientVerifier::builder_with_provider(material.authorities.clone(), provider.clone());
+    if !material.revocations.is_empty() {
+        builder = builder.with_crls(material.revocations.iter().cloned()).only_check_end_entity_revocation();
+    }
+    if auth == AuthClients::Optional {
+        builder = builder.allow_unauthenticated();
+    }
+    Ok(Some(builder.build()?))
+}
+
+/// The suites that are offered: of TLS 1.3 those that are named, in their order, and all of TLS 1.2.
+fn suites(tls: &TlsSettings) -> Result<Vec<SupportedCipherSuite>, TlsError> {
+    let all = ring::default_provider().cipher_suites;
+    let said = String::from_utf8_lossy(&tls.ciphersuites).into_owned();
+    let mut wanted = Vec::new();
+    for word in said.split(':').map(str::trim).filter(|word| !word.is_empty()) {
+        let named = match word {
+            "TLS_AES_256_GCM_SHA384" => CipherSuite::TLS13_AES_256_GCM_SHA384,
+            "TLS_AES_128_GCM_SHA256" => CipherSuite::TLS13_AES_128_GCM_SHA256,
+            "TLS_CHACHA20_POLY1305_SHA256" => CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+            _ => return Err(TlsError::Suite(word.to_owned())),
+        };
+        wanted.extend(all.iter().copied().filter(|suite| suite.suite() == named));
+    }
+    if wanted.is_empty() {
+        return Ok(all);
+    }
+    wanted.extend(all.iter().copied().filter(|suite| !matches!(suite, SupportedCipherSuite::Tls13(_))));
+    Ok(wanted)
+}
+
+/// The versions that are spoken.
+fn versions(tls: &TlsSettings) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
+    let said = String::from_utf8_lossy(&tls.protocols).to_ascii_lowercase();
+    let mut words = said.split_whitespace().peekable();
+    if words.peek().is_none() {
+        return Ok(vec![&version::TLS13, &version::TLS12]);
+    }
+    let mut wanted = Vec::new();
+    for word in words {
+        match word {
+            "tlsv1.3" => wanted.push(&version::TLS13),
+            "tlsv1.2" => wanted.push(&version::TLS12),
+            // The configuration warns of them.
+            "tlsv1" | "tlsv1.1" => {}
+            _ => return Err(TlsError::Protocols),
+        }
+    }
+    if wanted.is_empty() { Err(TlsError::Protocols) } else { Ok(wanted) }
+}

@@ -1,0 +1,205 @@
+//! The certificates of the server, and what the ports are encrypted with.
+//!
+//! ```text
+//!   CONFIG SET, start ──┐
+//!   SIGHUP, each second ┴─> files: read, check ──all well──> identities ──> the next handshake of a port
+//!                                      └─ what was there stays, with a message
+//! ```
+//!
+//! Connections that are open keep what they began with. `names` finds the user in a client's certificate.
+
+mod error;
+mod files;
+mod names;
+mod sessions;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use tarn_engine::lock::Mutex;
+
+use crate::config::Config;
+use crate::net::address::Address;
+use crate::net::listen::Service;
+pub use error::TlsError;
+pub use files::Identity;
+use files::Stamp;
+pub use names::user_of;
+
+/// How often the log tells of failed handshakes, at most.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+
+/// The certificates in force, and figures of handshakes.
+#[derive(Debug, Default)]
+pub struct Tls {
+    identities: [ArcSwapOption<Identity>; Service::ALL.len()],
+    state: Mutex<State>,
+    told: Mutex<Told>,
+    done: [AtomicU64; Service::ALL.len()],
+    failed: [AtomicU64; Service::ALL.len()],
+    resumed: AtomicU64,
+    open: AtomicUsize,
+    given_up: AtomicU64,
+    read: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// The files that were looked at last.
+#[derive(Debug, Default)]
+struct State {
+    /// The configuration that they were named by.
+    config: Option<Config>,
+    /// How they were then.
+    stamps: Vec<Stamp>,
+    /// Why what they hold now is not in force.
+    error: Option<String>,
+}
+
+/// What the log was told of failed handshakes.
+#[derive(Debug, Default)]
+struct Told {
+    at: Option<Instant>,
+    untold: u64,
+}
+
+/// A handshake that is under way, until it is dropped.
+#[derive(Debug)]
+pub struct UnderWay<'a>(&'a AtomicUsize);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Tls {
+    /// Reads what a configuration names, and brings it into force. On an error all stays as it was.
+    pub fn apply(&self, config: &Config) -> Result<(), TlsError> {
+        let mut state = self.state.lock();
+        // Before the files are read: one that changes meanwhile is read again.
+        let stamps = files::stamps(config);
+        let made = files::identities(config)?;
+        self.bring_into_force(made);
+        *state = State { config: Some(config.clone()), stamps, error: None };
+        Ok(())
+    }
+
+    /// Reads the files again if they have changed since they were looked at last, or in any case. If they
+    /// cannot be used, what was in force stays so.
+    pub fn look(&self, in_any_case: bool) {
+        let mut state = self.state.lock();
+        let State { config: Some(config), stamps: seen, error } = &mut *state else { return };
+        if config.tls.has_no_certificate() {
+            return;
+        }
+        let stamps = files::stamps(config);
+        if *seen == stamps && !in_any_case {
+            return;
+        }
+        *seen = stamps;
+        match files::identities(config) {
+            Ok(made) => {
+                self.bring_into_force(made);
+                *error = None;
+                tracing::info!("The certificates for encryption were read again");
+            }
+            Err(failure) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                let failure = failure.to_string();
+                tracing::error!(
+                    "Certificates were changed and cannot be used, those of before stay: {failure}"
+                );
+                *error = Some(failure);
+            }
+        }
+    }
+
+    fn bring_into_force(&self, made: Vec<(Service, Option<Arc<Identity>>)>) {
+        for (service, identity) in made {
+            self.identities[service as usize].store(identity);
+        }
+        self.read.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What the next connection of a service is encrypted with; `None`: it is not.
+    pub fn identity(&self, service: Service) -> Option<Arc<Identity>> {
+        self.identities[service as usize].load_full()
+    }
+
+    /// Any identity, for what all have in common.
+    pub fn any_identity(&self) -> Option<Arc<Identity>> {
+        Service::ALL.into_iter().find_map(|service| self.identity(service))
+    }
+
+    /// Notes that a handshake has begun.
+    pub fn begin_handshake(&self) -> UnderWay<'_> {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        UnderWay(&self.open)
+    }
+
+    /// Notes how a handshake ended: whether it resumed a session, or why it failed.
+    pub fn note_handshake(&self, peer: &Address, service: Service, ended: Result<bool, &io::Error>) {
+        match ended {
+            Ok(has_resumed) => {
+                self.done[service as usize].fetch_add(1, Ordering::Relaxed);
+                self.resumed.fetch_add(u64::from(has_resumed), Ordering::Relaxed);
+            }
+            Err(error) => {
+                self.failed[service as usize].fetch_add(1, Ordering::Relaxed);
+                self.tell(peer, service, error);
+            }
+        }
+    }
+
+    /// Notes that a handshake was given up for newer ones.
+    pub fn note_given_up(&self) {
+        self.given_up.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn tell(&self, peer: &Address, service: Service, error: &io::Error) {
+        let now = Instant::now();
+        let mut told = self.told.lock();
+        told.untold += 1;
+        if told.at.is_some_and(|at| now.saturating_duration_since(at) < TOLD_EVERY) {
+            return;
+        }
+        let count = std::mem::take(&mut told.untold);
+        told.at = Some(now);
+        drop(told);
+        let others = if count > 1 { format!(", and {} others before", count - 1) } else { String::new() };
+        tracing::warn!("A handshake with {peer} at the port of {} failed: {error}{others}", service.name());
+    }
+
+    /// Handshakes so far at the port of a service: those that went well, and those that failed.
+    pub fn handshakes(&self, service: Service) -> [u64; 2] {
+        [&self.done, &self.failed].map(|counts| counts[service as usize].load(Ordering::Relaxed))
+    }
+
+    /// Handshakes that resumed a session.
+    pub fn resumed(&self) -> u64 {
+        self.resumed.load(Ordering::Relaxed)
+    }
+
+    /// Handshakes that were given up for newer ones.
+    pub fn given_up(&self) -> u64 {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
+    /// Handshakes that are under way.
+    pub fn under_way(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// How often certificates were read: those that came into force, and those that could not be used.
+    pub fn reads(&self) -> [u64; 2] {
+        [&self.read, &self.refused].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Why the files as they are now are not in force; `None`: they are.
+    pub fn error(&self) -> Option<String> {
+        self.state.lock().error.clone()
+    }
+}
