@@ -157,8 +157,8 @@ server speaks HTTPS at that port, and no HTTP.
 How to read some of them:
 
 - `tarn_log_failing`, `tarn_log_directory_trouble`, `tarn_compaction_failing`, `tarn_checkpoint_failing` and
-  `tarn_tls_certificate_failing` are worth an alert: each is 1 while something is refused, and 0 when it works again, without a restart. The
-  messages say what and why.
+  `tarn_tls_certificate_failing` are worth an alert: each is 1 while something is refused, and 0 when it works
+  again, without a restart. The messages say what and why.
 - `tarn_log_lag_seconds`: the age of a block counts from when it was taken for writing. The milliseconds, or
   the one flush, that records wait in memory before are left out. Under `appendfsync no` only a full file,
   or a compaction, makes records durable.

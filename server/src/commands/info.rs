@@ -568,7 +568,10 @@ fn tls(report: &mut Report, cx: &Context<'_, '_>) {
     let identity = tls.any_identity();
     let ends = identity.as_ref().map_or(0, |identity| identity.ends_unix_s);
     let now = i64::try_from(cx.server.clock.unix_ms() / 1000).unwrap_or(i64::MAX);
-    report.line("tls_server_cert_serial", identity.as_ref().map_or("none", |identity| identity.number.as_str()));
+    report.line(
+        "tls_server_cert_serial",
+        identity.as_ref().map_or("none", |identity| identity.number.as_str()),
+    );
     report.line("tls_server_cert_expire_time", ends);
     report.line("tls_server_cert_expires_in_seconds", if ends == 0 { 0 } else { (ends - now).max(0) });
 }

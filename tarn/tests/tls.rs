@@ -1,0 +1,541 @@
+//! The Redis protocol over TLS, and certificates: with clients that keep to the rules, and others.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use std::io::{BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType, IsCa,
+    Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, date_time_ymd,
+};
+use running::{Client, Connection, Folder, LIMIT, Running, eventually, free_port};
+use rustix::process::{Pid, Signal, kill_process};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+/// Signs certificates.
+struct Authority {
+    params: CertificateParams,
+    key: KeyPair,
+    pem: String,
+}
+
+/// A certificate and its key, as PEM.
+struct Issued {
+    certificate: String,
+    key: String,
+}
+
+impl Authority {
+    fn new(name: &str) -> Authority {
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Authority { params, key, pem }
+    }
+
+    fn issue(&self, name: &str, number: u64, change: impl FnOnce(&mut CertificateParams)) -> Issued {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.serial_number = Some(number.into());
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let issuer = Issuer::from_params(&self.params, &self.key);
+        let certificate = params.signed_by(&key, &issuer).unwrap().pem();
+        Issued { certificate, key: key.serialize_pem() }
+    }
+
+    /// A list that revokes this one.
+    fn revoke(&self, number: u64) -> String {
+        let revoked = RevokedCertParams {
+            serial_number: number.into(),
+            revocation_time: date_time_ymd(2024, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2024, 1, 1),
+            next_update: date_time_ymd(4000, 1, 1),
+            crl_number: 1u64.into(),
+            issuing_distribution_point: None,
+            revoked_certs: vec![revoked],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&Issuer::from_params(&self.params, &self.key)).unwrap().pem().unwrap()
+    }
+}
+
+/// A server with TLS, the files of its certificate, and who has signed that and those of the clients.
+struct Encrypting {
+    running: Running,
+    files: Folder,
+    authority: Authority,
+    port: u16,
+}
+
+impl Encrypting {
+    fn start(more: &[&str]) -> Encrypting {
+        Encrypting::start_with(more, |_, _| {})
+    }
+
+    /// After `prepare` has seen the folder of the certificates.
+    fn start_with(more: &[&str], prepare: impl FnOnce(&Folder, &Authority)) -> Encrypting {
+        let (files, authority, port) = (Folder::new(), Authority::new("authority"), free_port());
+        let issued = authority.issue("localhost", 77, |_| {});
+        put(&files, &issued);
+        std::fs::write(files.path("authority.pem"), &authority.pem).unwrap();
+        prepare(&files, &authority);
+        let path = |name: &str| files.path(name).display().to_string();
+        let (port_text, [certificate, key, ca, crl]) =
+            (port.to_string(), ["certificate.pem", "key.pem", "authority.pem", "revoked.pem"].map(path));
+        let mut args =
+            vec!["--tls-port", &port_text, "--tls-cert-file", &certificate, "--tls-key-file", &key];
+        args.extend(["--tls-ca-cert-file", &ca, "--threads", "2"]);
+        if files.path("revoked.pem").exists() {
+            args.extend(["--tls-crl-file", &crl]);
+        }
+        args.extend(more);
+        let running = Running::start(&args);
+        Encrypting { running, files, authority, port }
+    }
+
+    fn connect(&self, config: &Arc<ClientConfig>) -> std::io::Result<Encrypted> {
+        connect(TcpStream::connect(("127.0.0.1", self.port)).unwrap(), config, "localhost")
+    }
+
+    /// A client that trusts the server's authority, and shows this certificate.
+    fn client(&self, identity: Option<&Issued>) -> Arc<ClientConfig> {
+        trusting(&self.authority, identity)
+    }
+
+    /// Whether a client is served.
+    fn serves(&self, identity: Option<&Issued>) -> bool {
+        let client = self.connect(&self.client(identity));
+        client.is_ok_and(|mut client| client.try_ask("PING").as_deref() == Some("+PONG"))
+    }
+}
+
+/// A client over TLS.
+type Encrypted = Client<StreamOwned<ClientConnection, TcpStream>>;
+
+fn put(files: &Folder, issued: &Issued) {
+    std::fs::write(files.path("key.pem"), &issued.key).unwrap();
+    std::fs::write(files.path("certificate.pem"), &issued.certificate).unwrap();
+}
+
+fn trusting(authority: &Authority, identity: Option<&Issued>) -> Arc<ClientConfig> {
+    let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate(&authority.pem)).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    Arc::new(match identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => {
+            let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).unwrap();
+            builder.with_client_auth_cert(vec![certificate(&identity.certificate)], key).unwrap()
+        }
+    })
+}
+
+fn connect(socket: TcpStream, config: &Arc<ClientConfig>, name: &str) -> std::io::Result<Encrypted> {
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    socket.set_nodelay(true).unwrap();
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let mut stream = StreamOwned::new(ClientConnection::new(config.clone(), name).unwrap(), socket);
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock)?;
+    }
+    Ok(Client(BufReader::new(stream)))
+}
+
+/// A field of `INFO tls`.
+fn told(client: &mut Connection, name: &str) -> String {
+    let info = client.ask("INFO tls");
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_else(|| panic!("no {name} in {info}")).trim_end().to_owned()
+}
+
+fn count(client: &mut Connection, name: &str) -> u64 {
+    told(client, name).parse().unwrap()
+}
+
+#[test]
+fn clients_with_and_without_tls_see_the_same_keys() {
+    let server = Encrypting::start(&["--tls-auth-clients", "no"]);
+    let mut plain = server.running.connect();
+    let mut encrypted = server.connect(&server.client(None)).unwrap();
+    assert_eq!(plain.ask("SET greeting hello"), "+OK");
+    assert_eq!(encrypted.ask("GET greeting"), "hello");
+    // Longer than any record, and than what is encrypted at once.
+    let long = "0123456789abcdef".repeat(1 << 16);
+    encrypted
+        .0
+        .get_mut()
+        .write_all(format!("*3\r\n$3\r\nSET\r\n$4\r\nlong\r\n${}\r\n{long}\r\n", long.len()).as_bytes())
+        .unwrap();
+    assert_eq!(encrypted.try_reply().as_deref(), Some("+OK"));
+    assert!(encrypted.ask("GET long") == long && plain.ask("GET long") == long);
+    // A pipeline, whose replies come in order.
+    let asked: String = (0..2000).map(|number| format!("ECHO {number}\r\n")).collect();
+    encrypted.0.get_mut().write_all(asked.as_bytes()).unwrap();
+    for number in 0..2000 {
+        assert_eq!(encrypted.reply(), format!("${number}"));
+    }
+    // Messages come by themselves.
+    encrypted.send("SUBSCRIBE news");
+    assert!(encrypted.reply().contains("subscribe"));
+    assert_eq!(plain.ask("PUBLISH news today"), ":1");
+    assert!(encrypted.reply().contains("today"));
+    assert_eq!(count(&mut plain, "tls_handshakes"), 1);
+    assert_eq!(told(&mut plain, "tls_server_cert_serial").trim_start_matches('0'), "4d");
+}
+
+#[test]
+fn a_last_reply_arrives_before_the_connection_ends() {
+    let server = Encrypting::start(&["--tls-auth-clients", "no"]);
+    let mut client = server.connect(&server.client(None)).unwrap();
+    client.send("SET long 0\r\nSETRANGE long 3000000 x\r\nGET long\r\nQUIT");
+    assert_eq!(client.reply(), "+OK");
+    assert_eq!(client.reply(), ":3000001");
+    assert!(client.reply().ends_with("\\x00x"));
+    assert_eq!(client.reply(), "+OK");
+    let mut rest = Vec::new();
+    // It says goodbye, and then the socket ends.
+    client.0.read_to_end(&mut rest).unwrap();
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn a_client_refuses_a_server_that_is_not_the_one() {
+    let server = Encrypting::start(&["--tls-auth-clients", "no"]);
+    let stranger = Authority::new("stranger");
+    assert!(server.connect(&trusting(&stranger, None)).is_err(), "signed by another");
+    let socket = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    assert!(connect(socket, &server.client(None), "example.org").is_err(), "of another name");
+    let mut plain = server.running.connect();
+    for (from, to) in [(2001, 2002), (3000, 3001)] {
+        let issued = server.authority.issue("localhost", 0x10_0000 + from as u64, |params| {
+            (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(to, 1, 1));
+        });
+        put(&server.files, &issued);
+        let number = format!("{:x}", 0x10_0000 + from);
+        eventually(|| told(&mut plain, "tls_server_cert_serial").ends_with(&number).then_some(()));
+        assert!(server.connect(&server.client(None)).is_err(), "from {from} to {to}");
+    }
+    eventually(|| (count(&mut plain, "tls_handshakes_failed") >= 4).then_some(()));
+    assert!(server.running.folder.messages().contains("at the port of Redis over TLS failed"));
+}
+
+#[test]
+fn clients_have_to_show_a_certificate_that_is_good_now() {
+    let server = Encrypting::start_with(&[], |files, authority| {
+        std::fs::write(files.path("revoked.pem"), authority.revoke(666)).unwrap();
+    });
+    let issue = |number| server.authority.issue("alice", number, |_| {});
+    let dated = |from, to| {
+        server.authority.issue("alice", 5, |params| {
+            (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(to, 1, 1));
+        })
+    };
+    let stranger = Authority::new("stranger").issue("alice", 5, |_| {});
+    // Of the same name as the authority, with another key.
+    let impostor = Authority::new("authority").issue("alice", 5, |_| {});
+    assert!(server.serves(Some(&issue(5))));
+    assert!(!server.serves(None), "none");
+    assert!(!server.serves(Some(&dated(2001, 2002))), "over");
+    assert!(!server.serves(Some(&dated(3000, 3001))), "to come");
+    assert!(!server.serves(Some(&stranger)), "by another");
+    assert!(!server.serves(Some(&impostor)), "by an impostor");
+    assert!(!server.serves(Some(&issue(666))), "revoked");
+    // The list changes while the server runs.
+    std::fs::write(server.files.path("revoked.pem"), server.authority.revoke(5)).unwrap();
+    eventually(|| server.serves(Some(&issue(666))).then_some(()));
+    assert!(!server.serves(Some(&issue(5))));
+    let mut plain = server.running.connect();
+    assert_eq!(plain.ask("CONFIG SET tls-auth-clients optional"), "+OK");
+    assert!(server.serves(None) && server.serves(Some(&issue(666))));
+    assert!(!server.serves(Some(&stranger)) && !server.serves(Some(&issue(5))));
+    assert_eq!(plain.ask("CONFIG SET tls-auth-clients no"), "+OK");
+    assert!(server.serves(None) && server.serves(Some(&stranger)), "it is not asked for");
+}
+
+#[test]
+fn bytes_for_one_port_at_the_other_end_the_connection() {
+    let server = Encrypting::start(&["--tls-auth-clients", "no"]);
+    let mut socket = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    socket.write_all(b"PING\r\nPING\r\nPING\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = socket.read_to_end(&mut answer);
+    assert!(!answer.windows(4).any(|word| word == b"PONG"), "{answer:?}");
+    let plain = TcpStream::connect(("127.0.0.1", server.running.port)).unwrap();
+    plain.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let session = ClientConnection::new(server.client(None), name).unwrap();
+    let mut stream = StreamOwned::new(session, plain);
+    assert!(stream.write_all(b"PING\r\n").and_then(|()| stream.read_exact(&mut [0; 1])).is_err());
+    assert!(server.serves(None));
+}
+
+#[test]
+fn handshakes_that_are_only_begun_keep_nobody_out_and_end() {
+    let server = Encrypting::start(&["--tls-auth-clients", "no", "--auth-timeout", "5"]);
+    let mut plain = server.running.connect();
+    let begin = |number: usize| {
+        let mut socket = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+        // The head of a record, for half of them.
+        if number.is_multiple_of(2) {
+            let _ = socket.write_all(b"\x16\x03\x01\x02\x00\x01\x00");
+        }
+        socket
+    };
+    let half_open: Vec<_> = (0..600).map(begin).collect();
+    assert!(server.serves(None));
+    eventually(|| (count(&mut plain, "tls_handshakes_under_way") <= 512).then_some(()));
+    assert!(count(&mut plain, "tls_handshakes_given_up") > 0);
+    eventually(|| (count(&mut plain, "tls_handshakes_under_way") == 0).then_some(()));
+    eventually(|| plain.ask("INFO clients").contains("connected_clients:1\r").then_some(()));
+    drop(half_open);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_closed_and_holds_up_nobody() {
+    let server = Encrypting::start(&["--tls-auth-clients", "no"]);
+    let mut plain = server.running.connect();
+    assert_eq!(plain.ask("CONFIG SET client-output-buffer-limit \"normal 4mb 0 0\""), "+OK");
+    assert_eq!(plain.ask("SETRANGE long 1000000 x"), ":1000001");
+    let mut slow = server.connect(&server.client(None)).unwrap();
+    for _ in 0..64 {
+        if slow.0.get_mut().write_all(b"GET long\r\n").is_err() {
+            break;
+        }
+    }
+    let mut other = server.connect(&server.client(None)).unwrap();
+    for _ in 0..100 {
+        assert_eq!(other.ask("PING"), "+PONG");
+    }
+    // What it has is less than it asked for, or all of it, if the sockets had room.
+    let mut read = 0;
+    let mut buffer = vec![0; 1 << 16];
+    slow.0.get_mut().sock.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    while let Ok(len) = slow.0.read(&mut buffer)
+        && len > 0
+    {
+        read += len;
+    }
+    assert!(read > 0);
+    assert_eq!(other.ask("PING"), "+PONG");
+}
+
+#[test]
+fn sessions_are_resumed_where_that_is_allowed() {
+    let server = Encrypting::start(&["--tls-auth-clients", "no"]);
+    let mut plain = server.running.connect();
+    let client = server.client(None);
+    for _ in 0..3 {
+        // The ticket comes behind the handshake.
+        assert_eq!(server.connect(&client).unwrap().ask("PING"), "+PONG");
+    }
+    assert_eq!(count(&mut plain, "tls_handshakes_resumed"), 2);
+    assert_eq!(plain.ask("CONFIG SET tls-session-caching no"), "+OK");
+    for _ in 0..3 {
+        assert_eq!(server.connect(&client).unwrap().ask("PING"), "+PONG");
+    }
+    assert_eq!(count(&mut plain, "tls_handshakes_resumed"), 2);
+}
+
+#[test]
+fn certificates_are_renewed_and_bad_ones_change_nothing() {
+    let server = Encrypting::start(&["--tls-auth-clients", "no"]);
+    let mut plain = server.running.connect();
+    let mut before = server.connect(&server.client(None)).unwrap();
+    let number =
+        |plain: &mut Connection| told(plain, "tls_server_cert_serial").trim_start_matches('0').to_owned();
+    // When the files change.
+    put(&server.files, &server.authority.issue("localhost", 0x1234, |_| {}));
+    eventually(|| (number(&mut plain) == "1234").then_some(()));
+    // At a signal.
+    put(&server.files, &server.authority.issue("localhost", 0x2345, |_| {}));
+    let pid = Pid::from_raw(i32::try_from(server.running.server.as_ref().unwrap().pid()).unwrap()).unwrap();
+    kill_process(pid, Signal::HUP).unwrap();
+    eventually(|| (number(&mut plain) == "2345").then_some(()));
+    // At CONFIG SET.
+    let other = Folder::new();
+    put(&other, &server.authority.issue("localhost", 0x3456, |_| {}));
+    let set = |certificate: &str, key: &str| {
+        let [certificate, key] = [certificate, key].map(|name| other.path(name).display().to_string());
+        format!("CONFIG SET tls-cert-file {certificate} tls-key-file {key}")
+    };
+    assert_eq!(plain.ask(&set("certificate.pem", "key.pem")), "+OK");
+    assert_eq!(number(&mut plain), "3456");
+    assert!(server.serves(None));
+    // Neither of them can be used.
+    let refusal = plain.ask(&set("none.pem", "key.pem"));
+    assert!(
+        refusal.contains("'tls-cert-file') - Unable to update TLS configuration. Check server logs."),
+        "{refusal}"
+    );
+    std::fs::write(other.path("certificate.pem"), "-----BEGIN").unwrap();
+    eventually(|| told(&mut plain, "tls_certificate_error").contains("no certificate").then_some(()));
+    assert!(server.serves(None) && number(&mut plain) == "3456");
+    assert!(server.running.folder.messages().contains("those of before stay"));
+    // Other settings go on.
+    assert_eq!(plain.ask("CONFIG SET hz 20"), "+OK");
+    put(&other, &server.authority.issue("localhost", 0x4567, |_| {}));
+    eventually(|| (told(&mut plain, "tls_certificate_error") == "none").then_some(()));
+    assert_eq!(before.ask("PING"), "+PONG", "who is connected stays so");
+}
+
+#[test]
+fn the_port_opens_and_closes_while_the_server_runs() {
+    let server = Encrypting::start(&["--tls-auth-clients", "no"]);
+    let mut plain = server.running.connect();
+    let mut before = server.connect(&server.client(None)).unwrap();
+    assert_eq!(plain.ask("CONFIG SET tls-port 0"), "+OK");
+    assert!(TcpStream::connect(("127.0.0.1", server.port)).is_err());
+    assert_eq!(before.ask("PING"), "+PONG");
+    assert_eq!(plain.ask(&format!("CONFIG SET tls-port {}", server.port)), "+OK");
+    assert!(server.serves(None));
+    assert_eq!(before.ask("CONFIG SET port 0"), "+OK");
+    assert!(TcpStream::connect(("127.0.0.1", server.running.port)).is_err());
+    assert!(server.serves(None));
+    let refusal = before.ask(&format!("CONFIG SET tls-port {} tls-protocols SSLv3", server.port));
+    assert!(refusal.contains("Unable to update TLS configuration"), "{refusal}");
+    assert!(server.serves(None));
+}
+
+#[test]
+fn what_cannot_be_encrypted_is_refused_at_the_start() {
+    let (folder, authority) = (Folder::new(), Authority::new("authority"));
+    put(&folder, &authority.issue("localhost", 1, |_| {}));
+    let [certificate, key] =
+        ["certificate.pem", "key.pem"].map(|name| folder.path(name).display().to_string());
+    let port = free_port().to_string();
+    let pair = ["--tls-cert-file", &certificate, "--tls-key-file", &key];
+    for (args, word) in [
+        (vec!["--tls-port", &port], "both are needed for tls-port"),
+        ([&["--tls-port", &port][..], &pair[..]].concat(), "'tls-auth-clients yes' needs the certificates"),
+        (
+            [&["--tls-port", &port, "--tls-auth-clients", "no", "--tls-protocols", "TLSv1.1"][..], &pair[..]]
+                .concat(),
+            "tls-protocols takes TLSv1.2 and TLSv1.3",
+        ),
+        (
+            [&["--tls-port", &port, "--tls-auth-clients", "no", "--tls-ciphersuites", "RC4"][..], &pair[..]]
+                .concat(),
+            "\"RC4\" is not known",
+        ),
+        (vec!["--metrics-tls", "yes"], "both are needed for metrics-tls"),
+    ] {
+        let said = folder.refusal(&[&["--port", "0"][..], &args[..]].concat());
+        assert!(said.contains(word), "{word}: {said}");
+    }
+}
+
+#[test]
+fn encryption_can_be_demanded_at_every_port() {
+    let metrics = free_port();
+    let server = Encrypting::start(&["--tls-auth-clients", "no", "--metrics-port", &metrics.to_string()]);
+    let mut plain = server.running.connect();
+    let scrape = || {
+        let mut socket = TcpStream::connect(("127.0.0.1", metrics)).unwrap();
+        socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert_eq!(plain.ask("CONFIG SET tls-required remote"), "+OK");
+    assert_eq!(server.running.connect().ask("PING"), "+PONG", "it is on this machine");
+    assert!(scrape().starts_with("HTTP/1.1 200"));
+    assert_eq!(plain.ask("CONFIG SET tls-required all"), "+OK");
+    let refusal = server.running.connect().try_reply().unwrap();
+    assert!(refusal.starts_with("-DENIED Connections must be encrypted"), "{refusal}");
+    assert!(scrape().starts_with("HTTP/1.1 403"));
+    assert!(server.serves(None));
+    assert_eq!(plain.ask("CONFIG SET metrics-tls yes"), "+OK");
+    let socket = TcpStream::connect(("127.0.0.1", metrics)).unwrap();
+    let mut encrypted = connect(socket, &server.client(None), "localhost").unwrap();
+    encrypted.0.get_mut().write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = encrypted.0.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("tarn_tls_handshakes_total"), "{answer}");
+}
+
+/// The head of the PROXY protocol, version 2, for a client of IPv4.
+fn header(command: u8, client: [u8; 4]) -> Vec<u8> {
+    let [a, b, c, d] = client;
+    let addresses = [a, b, c, d, 127, 0, 0, 1, 0x30, 0x39, 0x18, 0xeb];
+    [&b"\r\n\r\n\0\r\nQUIT\n"[..], &[command, 0x11, 0, 12], &addresses].concat()
+}
+
+#[test]
+fn a_proxy_makes_no_stranger_local() {
+    let server = Encrypting::start(&["--tls-auth-clients", "no"]);
+    let mut plain = server.running.connect();
+    assert_eq!(plain.ask("CONFIG SET proxy-protocol-from \"127.0.0.1 10.0.0.0/8\""), "+OK");
+    let through = |port: u16, head: &[u8]| {
+        let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        socket.set_read_timeout(Some(LIMIT)).unwrap();
+        let _ = socket.write_all(head);
+        Client(BufReader::new(socket))
+    };
+    let port = server.running.port;
+    let refusal = through(port, &header(0x21, [192, 0, 2, 7])).try_reply().unwrap();
+    assert!(refusal.starts_with("-DENIED Tarn runs in protected mode"), "{refusal}");
+    // Not even who says that it is this machine.
+    let refusal = through(port, &header(0x21, [127, 0, 0, 1])).try_reply().unwrap();
+    assert!(refusal.starts_with("-DENIED"), "{refusal}");
+    assert_eq!(through(port, &header(0x20, [0; 4])).ask("PING"), "+PONG", "the proxy itself is local");
+    for head in [&b"PING\r\n"[..], b"PROXY TCP4 192.0.2.7 127.0.0.1 1 2\r\nPING\r\n", &header(0x2f, [1; 4])] {
+        assert_eq!(through(port, head).try_reply(), None, "{head:?}");
+    }
+    assert_eq!(plain.ask("CONFIG SET protected-mode no"), "+OK");
+    let mut client = through(port, &header(0x21, [192, 0, 2, 7]));
+    let info = client.ask("CLIENT INFO");
+    assert!(info.contains(" addr=192.0.2.7:12345 "), "{info}");
+    // In pieces, and the requests behind it are not lost.
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let whole = [header(0x21, [192, 0, 2, 8]), b"PING\r\n".to_vec()].concat();
+    for byte in whole {
+        socket.write_all(&[byte]).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(Client(BufReader::new(socket)).try_reply().as_deref(), Some("+PONG"));
+    // Encryption begins behind it.
+    let mut socket = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    socket.write_all(&header(0x21, [192, 0, 2, 9])).unwrap();
+    let mut encrypted = connect(socket, &server.client(None), "localhost").unwrap();
+    let info = encrypted.ask("CLIENT INFO");
+    assert!(info.contains(" addr=192.0.2.9:12345 "), "{info}");
+    assert_eq!(plain.ask("CONFIG SET tls-required remote"), "+OK");
+    let refusal = through(port, &header(0x21, [192, 0, 2, 7])).try_reply().unwrap();
+    assert!(refusal.starts_with("-DENIED Connections must be encrypted"), "{refusal}");
+    assert_eq!(plain.ask("CONFIG SET proxy-protocol-from localhost").get(..4), Some("-ERR"));
+}
+
+#[test]
+fn local_clients_need_not_be_trusted() {
+    let running = Running::start(&[]);
+    let mut plain = running.connect();
+    assert_eq!(plain.ask("CONFIG SET trust-local-clients no"), "+OK");
+    let refusal = running.connect().try_reply().unwrap();
+    assert!(refusal.starts_with("-DENIED Tarn runs in protected mode"), "{refusal}");
+    assert_eq!(plain.ask("CONFIG SET trust-local-clients yes"), "+OK");
+    assert_eq!(running.connect().ask("PING"), "+PONG");
+}
