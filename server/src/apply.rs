@@ -34,7 +34,7 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
     if Service::ALL.iter().any(|service| service.place(old) != service.place(new))
         && let Err(failure) = listen_elsewhere(server, old, new)
     {
-        // What was in force before could be used.
+        // These were in force before: they could be used.
         let _ = server.tls.apply(old);
         return Err(failure);
     }
@@ -259,6 +259,7 @@ fn grown(old: &Config, new: &Config) -> Option<&'static str> {
         ("sql-max-clients", new.sql_max_clients > old.sql_max_clients),
         ("sql-port", new.sql_port != 0 && old.sql_port == 0),
         ("metrics-port", new.metrics_port != 0 && old.metrics_port == 0),
+        ("proxy-protocol-from", !new.tls.proxies.is_empty() && old.tls.proxies.is_empty()),
     ]
     .into_iter()
     .find_map(|(directive, has_grown)| has_grown.then_some(directive))

@@ -163,7 +163,7 @@ impl Rules for Settings {
     }
 
     fn identity(&self) -> Option<Identity> {
-        // Who has renewed a certificate need not wait.
+        // A certificate that was renewed is in force at once.
         self.0.tls.look(false);
         let identity = self.0.tls.identity(Service::Sql)?;
         Some(Identity { config: identity.config.clone(), pem: identity.pem.clone() })

@@ -329,7 +329,7 @@ fn a_client_that_does_not_read_is_closed_and_holds_up_nobody() {
     for _ in 0..100 {
         assert_eq!(other.ask("PING"), "+PONG");
     }
-    // What it has is less than it asked for, or all of it, if the sockets had room.
+    // It has less than it asked for, or all of it, if the sockets had room.
     let mut read = 0;
     let mut buffer = vec![0; 1 << 16];
     slow.0.get_mut().sock.set_read_timeout(Some(Duration::from_secs(2))).unwrap();

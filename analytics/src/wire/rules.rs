@@ -23,7 +23,7 @@ pub trait Rules: Send + Sync {
     /// Notes that a client has given a wrong password.
     fn note_wrong_password(&self, peer: SocketAddr);
 
-    /// What the connection of a client that asks for it is encrypted with; `None`: it is not.
+    /// The certificate by which the connection of a client that asks for it is encrypted; `None`: none is.
     fn identity(&self) -> Option<Identity> {
         None
     }

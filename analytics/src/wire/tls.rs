@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use datafusion_postgres::pgwire::tokio::tokio_rustls::rustls::ServerConfig;
 
-/// What a connection is encrypted with.
+/// A certificate of the server, and the rules of handshakes by it.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// How its handshake goes.
+    /// The rules of handshakes.
     pub config: Arc<ServerConfig>,
     /// The certificates of the server, as PEM: passwords are bound to them.
     pub pem: Arc<[u8]>,

@@ -181,9 +181,9 @@ choice! {
     AuthClients {
         /// They are asked for none.
         No = "no",
-        /// Who has none is turned away.
+        /// A client without one is turned away.
         Yes = "yes",
-        /// Who has none is served as well.
+        /// A client without one is served as well.
         Optional = "optional",
     }
 }

@@ -20,7 +20,7 @@ const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 const HEAD_BYTES: usize = 16;
 /// Bytes of a whole header, at most: proxies send some hundred.
 const HEADER_BYTES_MAX: usize = 4 << 10;
-/// How long a proxy may take to send it.
+/// The time that a proxy has to send it.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// For whom a proxy connects.
@@ -32,7 +32,7 @@ pub enum Origin {
     Client(SocketAddr),
 }
 
-/// What a header is so far.
+/// A header, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     /// As many bytes are needed, from the beginning, before more is known.

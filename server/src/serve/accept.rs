@@ -24,6 +24,7 @@ use crate::net::listen::{Listeners, Service};
 use crate::net::moves::Move;
 use crate::net::proxy::{self, Origin};
 use crate::net::stream::{Detached, Stream};
+use crate::observe::process::PROXIED_MAX;
 use crate::serve::rounds::{self, Rounds};
 use crate::serve::signals::{self, Caught, Signals};
 
@@ -153,7 +154,7 @@ impl Acceptor {
     /// Reads for whom a proxy connects, at the side.
     fn ask_proxy(&mut self, service: Service, stream: TcpStream, proxy: Address) {
         self.asked.retain(|asked| !asked.is_finished());
-        if self.asked.len() >= PROXIED_MAX
+        if self.asked.len() as u64 >= PROXIED_MAX
             && let Some(oldest) = self.asked.pop_front()
         {
             oldest.abort();
@@ -271,7 +272,5 @@ impl Acceptor {
 
 /// A worker that looks after its connections ten times a second is not silent before.
 const SILENCE_MIN: Duration = Duration::from_millis(500);
-/// Connections of proxies that are asked for whom they come; one more ends the oldest.
-const PROXIED_MAX: usize = 256;
 /// The reply to one client too many.
 const FULL: &str = "-ERR max number of clients reached\r\n";

@@ -18,7 +18,7 @@ use crate::net::stream::Stream;
 
 /// Handshakes that are under way at a worker.
 const HANDSHAKES_MAX: usize = 256;
-/// How long one may take; less, if `auth-timeout` is.
+/// The time that one may take; less, if `auth-timeout` is.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The clients of a worker whose handshakes are under way, the oldest first.

@@ -73,7 +73,7 @@ pub enum TlsError {
     /// A file holds no revocation list.
     #[error("{} holds no list of revoked certificates as PEM", .0.display())]
     NoRevocations(PathBuf),
-    /// What checks the certificates of clients cannot be made.
+    /// Certificates of clients cannot be checked by these.
     #[error("the certificates of clients cannot be checked: {0}")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
     /// No version of TLS is left.

@@ -29,10 +29,10 @@ const DIRECTORY_FILES_MAX: usize = 1000;
 /// Tickets to resume by that a client gets with a handshake.
 const TICKETS: usize = 1;
 
-/// What the connections of a port are encrypted with.
+/// A certificate of the server, and the rules of a port for handshakes by it.
 #[derive(Debug)]
 pub struct Identity {
-    /// How handshakes go.
+    /// The rules of handshakes.
     pub config: Arc<ServerConfig>,
     /// The certificates of the server, as PEM.
     pub pem: Arc<[u8]>,
@@ -72,7 +72,7 @@ pub(super) fn stamps(config: &Config) -> Vec<Stamp> {
     paths.into_iter().map(stamp).collect()
 }
 
-/// What each service is encrypted with; `None`: it is not.
+/// The identity that each service is encrypted by; `None`: it is not.
 pub(super) fn identities(config: &Config) -> Result<Vec<(Service, Option<Arc<Identity>>)>, TlsError> {
     let tls = &config.tls;
     let pair = [&tls.cert_file, &tls.key_file].map(|path| config.below_dir(path));
@@ -216,7 +216,7 @@ fn identity(
     Ok(Identity { config: Arc::new(config), pem: material.pem.clone(), ends_unix_s, number })
 }
 
-/// What checks the certificates of clients; `None`: they are asked for none.
+/// The check of the certificates of clients; `None`: they are asked for none.
 fn verifier(
     material: &Material,
     provider: &Arc<CryptoProvider>,

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use tarn_engine::lock::Mutex;
+use tarn_engine::lock::{Mutex, rank};
 
 use crate::config::Config;
 use crate::net::address::Address;
@@ -29,14 +29,17 @@ pub use files::Identity;
 use files::Stamp;
 pub use names::user_of;
 
-/// How often the log tells of failed handshakes, at most.
+/// The log tells of failed handshakes once in that time, at most.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// The certificates in force, and figures of handshakes.
 #[derive(Debug, Default)]
 pub struct Tls {
     identities: [ArcSwapOption<Identity>; Service::ALL.len()],
-    state: Mutex<State>,
+    state: Mutex<State, rank::Certificates>,
+    /// Why the files as they are now are not in force. Apart from the state, whose lock is held while files
+    /// are read.
+    error: Mutex<Option<String>>,
     told: Mutex<Told>,
     done: [AtomicU64; Service::ALL.len()],
     failed: [AtomicU64; Service::ALL.len()],
@@ -52,13 +55,11 @@ pub struct Tls {
 struct State {
     /// The configuration that they were named by.
     config: Option<Config>,
-    /// How they were then.
+    /// Their stamps then.
     stamps: Vec<Stamp>,
-    /// Why what they hold now is not in force.
-    error: Option<String>,
 }
 
-/// What the log was told of failed handshakes.
+/// The last message about failed handshakes.
 #[derive(Debug, Default)]
 struct Told {
     at: Option<Instant>,
@@ -83,7 +84,8 @@ impl Tls {
         let stamps = files::stamps(config);
         let made = files::identities(config)?;
         self.bring_into_force(made);
-        *state = State { config: Some(config.clone()), stamps, error: None };
+        *state = State { config: Some(config.clone()), stamps };
+        *self.error.lock() = None;
         Ok(())
     }
 
@@ -91,7 +93,7 @@ impl Tls {
     /// cannot be used, what was in force stays so.
     pub fn look(&self, in_any_case: bool) {
         let mut state = self.state.lock();
-        let State { config: Some(config), stamps: seen, error } = &mut *state else { return };
+        let State { config: Some(config), stamps: seen } = &mut *state else { return };
         if config.tls.has_no_certificate() {
             return;
         }
@@ -103,7 +105,7 @@ impl Tls {
         match files::identities(config) {
             Ok(made) => {
                 self.bring_into_force(made);
-                *error = None;
+                *self.error.lock() = None;
                 tracing::info!("The certificates for encryption were read again");
             }
             Err(failure) => {
@@ -112,7 +114,7 @@ impl Tls {
                 tracing::error!(
                     "Certificates were changed and cannot be used, those of before stay: {failure}"
                 );
-                *error = Some(failure);
+                *self.error.lock() = Some(failure);
             }
         }
     }
@@ -124,7 +126,7 @@ impl Tls {
         self.read.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What the next connection of a service is encrypted with; `None`: it is not.
+    /// The identity that the next connection of a service is encrypted by; `None`: it is not.
     pub fn identity(&self, service: Service) -> Option<Arc<Identity>> {
         self.identities[service as usize].load_full()
     }
@@ -193,13 +195,13 @@ impl Tls {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// How often certificates were read: those that came into force, and those that could not be used.
+    /// Counts of readings of certificates: those that came into force, and those that could not be used.
     pub fn reads(&self) -> [u64; 2] {
         [&self.read, &self.refused].map(|count| count.load(Ordering::Relaxed))
     }
 
     /// Why the files as they are now are not in force; `None`: they are.
     pub fn error(&self) -> Option<String> {
-        self.state.lock().error.clone()
+        self.error.lock().clone()
     }
 }
