@@ -112,7 +112,8 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::run_time("tls-crl-file", Shape::Text, "", field!(tls.crl_file),
         "lists of revoked certificates, as PEM, of the authorities that sign those of clients; with it, a \
          client is refused unless the list of who signed its certificate is there and does not name it"),
-    Directive::run_time("tls-auth-clients", Shape::Choice(AuthClients::NAMES), "yes", field!(tls.auth_clients),
+    Directive::run_time("tls-auth-clients", Shape::Choice(AuthClients::NAMES), "yes",
+        field!(tls.auth_clients),
         "whether clients at 'tls-port' must show a certificate, may, or are asked for none"),
     Directive::run_time("tls-auth-clients-user", Shape::Choice(CertificateUser::NAMES), "off",
         field!(tls.auth_clients_user),

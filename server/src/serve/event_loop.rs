@@ -137,25 +137,10 @@ fn serve(
             };
             let Some((stream, handle)) = arrived else { break };
             match Stream::attach(stream) {
-                Ok(mut stream) => {
+                Ok(stream) => {
                     worker.clients.borrow_mut().insert(handle.id, handle.clone());
-                    let (worker, open) = (worker.clone(), open.clone());
-                    tokio::task::spawn_local(async move {
-                        let served = Served { worker: worker.clone(), id: handle.id, open };
-                        if let Err(error) =
-                            worker.handshakes.shake(&worker.server, &mut stream, &handle).await
-                        {
-                            tracing::debug!(client = handle.id, %error, "a handshake failed");
-                            return;
-                        }
-                        let client = Client::new(handle.clone(), !worker.server.live.needs_password());
-                        let mut connection = Connection::new(stream, client, worker);
-                        // Dropped before the connection: a peer that sees the socket closed no longer finds
-                        // the client.
-                        let _served = served;
-                        let end = connection.serve().await;
-                        tracing::debug!(client = handle.id, ?end, "connection closed");
-                    });
+                    let served = Served { worker: worker.clone(), id: handle.id, open: open.clone() };
+                    tokio::task::spawn_local(serve_client(served, stream, handle));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot serve a new connection");
@@ -171,4 +156,21 @@ fn serve(
         }
         while worker.end_turn() {}
     });
+}
+
+/// Shakes hands with a client, if it speaks TLS, and serves it until it is gone.
+async fn serve_client(served: Served, mut stream: Stream, handle: Arc<ClientHandle>) {
+    let worker = served.worker.clone();
+    if let Err(error) = worker.handshakes.shake(&worker.server, &mut stream, &handle).await {
+        tracing::debug!(client = handle.id, %error, "a handshake failed");
+        // As below.
+        drop(served);
+        return;
+    }
+    let client = Client::new(handle.clone(), !worker.server.live.needs_password());
+    let mut connection = Connection::new(stream, client, worker);
+    // Dropped before the connection: a peer that sees the socket closed no longer finds the client.
+    let _served = served;
+    let end = connection.serve().await;
+    tracing::debug!(client = handle.id, ?end, "connection closed");
 }
