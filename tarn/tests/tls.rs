@@ -11,14 +11,17 @@ use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType, IsCa,
-    Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, date_time_ymd,
+    Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, date_time_ymd,
 };
+use running::postgres::start;
 use running::{Client, Connection, Folder, LIMIT, Running, eventually, free_port};
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tarn_server::config::CertificateUser;
+use tarn_server::net::certificates::user_of;
 
 /// Signs certificates.
 struct Authority {
@@ -538,4 +541,61 @@ fn local_clients_need_not_be_trusted() {
     assert!(refusal.starts_with("-DENIED Tarn runs in protected mode"), "{refusal}");
     assert_eq!(plain.ask("CONFIG SET trust-local-clients yes"), "+OK");
     assert_eq!(running.connect().ask("PING"), "+PONG");
+}
+
+#[test]
+fn a_proxy_is_asked_at_the_other_ports_too() {
+    let [sql, metrics] = [free_port(), free_port()];
+    let ports = [sql.to_string(), metrics.to_string()];
+    let args = ["--tls-auth-clients", "no", "--sql-port", &ports[0], "--metrics-port", &ports[1]];
+    let server = Encrypting::start(&args);
+    let mut plain = server.running.connect();
+    assert_eq!(plain.ask("CONFIG SET proxy-protocol-from 127.0.0.0/8"), "+OK");
+    let said = |port: u16, bytes: &[u8]| {
+        let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        socket.set_read_timeout(Some(LIMIT)).unwrap();
+        socket.write_all(bytes).unwrap();
+        let mut said = vec![0; 4096];
+        let len = socket.read(&mut said).unwrap();
+        String::from_utf8_lossy(&said[..len]).into_owned()
+    };
+    let (stranger, itself) = (header(0x21, [192, 0, 2, 7]), header(0x20, [0; 4]));
+    let begin = start(&["user", "default", "database", "tarn"]);
+    let refusal = said(sql, &[&stranger[..], &begin].concat());
+    assert!(refusal.contains("protected mode"), "{refusal}");
+    let welcome = said(sql, &[&itself[..], &begin].concat());
+    assert!(welcome.starts_with('R'), "{welcome}");
+    let scrape = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert!(said(metrics, &[&stranger[..], scrape].concat()).starts_with("HTTP/1.1 403"));
+    assert!(said(metrics, &[&itself[..], scrape].concat()).starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_certificate_names_its_user_or_nobody() {
+    let authority = Authority::new("authority");
+    let user = |part, change: &dyn Fn(&mut CertificateParams)| {
+        let issued = authority.issue("alice", 1, change);
+        user_of(&CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap(), part)
+    };
+    let renamed = |name: &'static str| {
+        move |params: &mut CertificateParams| params.distinguished_name.push(DnType::CommonName, name)
+    };
+    assert_eq!(user(CertificateUser::CommonName, &|_| {}).as_deref(), Some("alice"));
+    assert_eq!(user(CertificateUser::Off, &|_| {}), None);
+    assert_eq!(user(CertificateUser::Uri, &|_| {}), None);
+    let identifier = "spiffe://example.org/alice";
+    let with_uri = |params: &mut CertificateParams| {
+        params.subject_alt_names.push(SanType::URI(identifier.try_into().unwrap()));
+    };
+    assert_eq!(user(CertificateUser::Uri, &with_uri).as_deref(), Some(identifier));
+    for name in ["", "alice smith", "alice\0", "alice\n"] {
+        assert_eq!(user(CertificateUser::CommonName, &renamed(name)), None, "{name:?}");
+    }
+    let long = "a".repeat(256);
+    let far_too_long = |params: &mut CertificateParams| {
+        params.distinguished_name.push(DnType::CommonName, long.as_str());
+    };
+    assert_eq!(user(CertificateUser::CommonName, &far_too_long), None);
+    let nameless = |params: &mut CertificateParams| params.distinguished_name = DistinguishedName::new();
+    assert_eq!(user(CertificateUser::CommonName, &nameless), None);
 }
