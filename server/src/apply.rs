@@ -25,7 +25,7 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
     if let Some(directive) = grown(old, new) {
         process::allow_clients(new).map_err(|fit| (directive, too_many_clients(fit)))?;
     }
-    if new.tls == old.tls {
+    if new.tls.encrypts_as(&old.tls) {
         server.tls.look(false);
     } else if let Err(error) = server.tls.apply(new) {
         tracing::warn!("CONFIG SET failed: connections cannot be encrypted: {error}");

@@ -55,4 +55,15 @@ impl TlsSettings {
     pub fn has_no_certificate(&self) -> bool {
         self.cert_file.is_empty() && self.key_file.is_empty()
     }
+
+    /// Whether connections are encrypted in the same way by both, whoever has to or may connect.
+    pub fn encrypts_as(&self, other: &TlsSettings) -> bool {
+        let mut same = other.clone();
+        same.key_file_pass.clone_from(&self.key_file_pass);
+        same.auth_clients_user = self.auth_clients_user;
+        same.required = self.required;
+        same.proxies.clone_from(&self.proxies);
+        same.trust_local_clients = self.trust_local_clients;
+        same == *self
+    }
 }

@@ -37,7 +37,7 @@ use crate::execute::services::Services;
 use crate::execute::table::Table;
 use crate::net::address::Address;
 use crate::net::attempts::same_secret;
-use crate::net::caller::Caller;
+use crate::net::caller::{Caller, UNENCRYPTED};
 use crate::net::listen::Service;
 
 /// Connections at a time; one more ends the oldest.
@@ -127,7 +127,8 @@ async fn answer(server: Arc<Services>, table: &'static Table, caller: Caller) {
     let Ok(stream) = TcpStream::from_std(caller.stream) else { return };
     let until = Instant::now() + CONNECTION_TIME_MAX;
     let Some(identity) = server.tls.identity(Service::Metrics) else {
-        return talk(&server, table, TokioIo::new(stream), &caller.peer, caller.refusal, until).await;
+        let refusal = caller.refusal.or(caller.must_encrypt.then_some(UNENCRYPTED));
+        return talk(&server, table, TokioIo::new(stream), &caller.peer, refusal, until).await;
     };
     let acceptor = TlsAcceptor::from(identity.config.clone());
     let under_way = server.tls.begin_handshake();

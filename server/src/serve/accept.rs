@@ -181,23 +181,17 @@ impl Acceptor {
             Address::Tcp(address) if !live.trusts_local_clients() => Address::Remote(address),
             peer => peer,
         };
-        let tls = &self.config.current().tls;
-        let must_encrypt = match tls.required {
+        let must_encrypt = match self.config.current().tls.required {
             Encryption::No => false,
             Encryption::Remote => !peer.is_local(),
             Encryption::All => !peer.is_unix(),
         };
-        let is_encrypted = match service {
-            Service::Redis => false,
-            Service::RedisTls => true,
-            Service::Metrics => tls.metrics,
-            // It is looked at there, as clients ask for it.
-            Service::Sql => true,
-        };
+        // At the ports of metrics and of SQL they are looked at there.
+        let is_plain = service == Service::Redis;
         let refusal = if live.is_protected() && !peer.is_local() {
             Some(PROTECTED)
         } else {
-            (must_encrypt && !is_encrypted).then_some(UNENCRYPTED)
+            (must_encrypt && is_plain).then_some(UNENCRYPTED)
         };
         if let Stream::Tcp(stream) = &stream {
             let _ = stream.set_nodelay(true);
