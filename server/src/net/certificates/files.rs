@@ -40,6 +40,16 @@ pub struct Identity {
     pub ends_unix_s: i64,
     /// Its number, in hexadecimal.
     pub number: String,
+    sessions: Option<Arc<Sessions>>,
+}
+
+impl Identity {
+    /// Another one has taken its place.
+    pub(super) fn retire(&self) {
+        if let Some(sessions) = &self.sessions {
+            sessions.end();
+        }
+    }
 }
 
 /// The stamp of a file, which changes with it; `None`: it is not there.
@@ -203,17 +213,18 @@ fn identity(
         source,
     })?;
     config.ignore_client_order = tls.prefer_server_ciphers;
-    if tls.session_caching {
+    let sessions = tls.session_caching.then(|| {
         let lifetime = Duration::from_secs(tls.session_cache_timeout_s);
-        config.session_storage = Arc::new(Sessions::new(tls.session_cache_size, lifetime));
-        config.send_tls13_tickets = TICKETS;
-    } else {
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
+        Arc::new(Sessions::new(tls.session_cache_size, lifetime))
+    });
+    match &sessions {
+        Some(sessions) => config.session_storage = sessions.clone(),
+        None => config.session_storage = Arc::new(NoServerSessionStorage {}),
     }
+    config.send_tls13_tickets = if tls.session_caching { TICKETS } else { 0 };
     let told = material.certificates.first().and_then(names::end_and_number);
     let (ends_unix_s, number) = told.unwrap_or_default();
-    Ok(Identity { config: Arc::new(config), pem: material.pem.clone(), ends_unix_s, number })
+    Ok(Identity { config: Arc::new(config), pem: material.pem.clone(), ends_unix_s, number, sessions })
 }
 
 /// The check of the certificates of clients; `None`: they are asked for none.

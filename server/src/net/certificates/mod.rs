@@ -121,7 +121,9 @@ impl Tls {
 
     fn bring_into_force(&self, made: Vec<(Service, Option<Arc<Identity>>)>) {
         for (service, identity) in made {
-            self.identities[service as usize].store(identity);
+            if let Some(old) = self.identities[service as usize].swap(identity) {
+                old.retire();
+            }
         }
         self.read.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
 //! Sessions that clients may resume: so many, and for so long.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwapOption;
 use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 
 /// The most sessions that are kept.
@@ -13,7 +13,8 @@ const STAMP: usize = 8;
 /// A cache of sessions that end after a time. The oldest goes first.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    cache: Arc<ServerSessionMemoryCache>,
+    /// None, once they have ended.
+    cache: ArcSwapOption<ServerSessionMemoryCache>,
     lifetime: Duration,
     began: Instant,
 }
@@ -22,7 +23,14 @@ impl Sessions {
     /// So many sessions, 0 for as many as there may be, each for that time.
     pub(super) fn new(size: usize, lifetime: Duration) -> Sessions {
         let size = if size == 0 { SESSIONS_MAX } else { size.min(SESSIONS_MAX) };
-        Sessions { cache: ServerSessionMemoryCache::new(size), lifetime, began: Instant::now() }
+        let cache = ArcSwapOption::new(Some(ServerSessionMemoryCache::new(size)));
+        Sessions { cache, lifetime, began: Instant::now() }
+    }
+
+    /// Forgets them all: there are other certificates. Connections that began with these may last, and hold
+    /// on to this.
+    pub(super) fn end(&self) {
+        self.cache.store(None);
     }
 
     fn now_ms(&self) -> u64 {
@@ -40,19 +48,19 @@ impl Sessions {
 impl StoresServerSessions for Sessions {
     fn put(&self, key: Vec<u8>, session: Vec<u8>) -> bool {
         let stamped = [&self.now_ms().to_be_bytes()[..], &session].concat();
-        self.cache.put(key, stamped)
+        self.cache.load().as_ref().is_some_and(|cache| cache.put(key, stamped))
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.cache.get(key).and_then(|stamped| self.unless_old(stamped))
+        self.unless_old(self.cache.load().as_ref()?.get(key)?)
     }
 
     fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.cache.take(key).and_then(|stamped| self.unless_old(stamped))
+        self.unless_old(self.cache.load().as_ref()?.take(key)?)
     }
 
     fn can_cache(&self) -> bool {
-        true
+        self.cache.load().is_some()
     }
 }
 
@@ -67,6 +75,10 @@ mod tests {
         assert_eq!(sessions.get(&[1]), Some(vec![7, 8]));
         assert_eq!(sessions.take(&[1]), Some(vec![7, 8]));
         assert_eq!(sessions.take(&[1]), None);
+        sessions.put(vec![2], vec![9]);
+        sessions.end();
+        assert!(!sessions.can_cache() && !sessions.put(vec![3], vec![9]));
+        assert_eq!((sessions.get(&[2]), sessions.take(&[2])), (None, None));
         let short = Sessions::new(0, Duration::ZERO);
         short.put(vec![1], vec![7]);
         std::thread::sleep(Duration::from_millis(5));
