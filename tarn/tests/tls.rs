@@ -508,6 +508,12 @@ fn a_proxy_makes_no_stranger_local() {
     for head in [&b"PING\r\n"[..], b"PROXY TCP4 192.0.2.7 127.0.0.1 1 2\r\nPING\r\n", &header(0x2f, [1; 4])] {
         assert_eq!(through(port, head).try_reply(), None, "{head:?}");
     }
+    // Over TLS it is told as well.
+    let mut socket = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    socket.write_all(&header(0x21, [192, 0, 2, 7])).unwrap();
+    let mut encrypted = connect(socket, &server.client(None), "localhost").unwrap();
+    let refusal = encrypted.try_reply().unwrap();
+    assert!(refusal.starts_with("-DENIED Tarn runs in protected mode"), "{refusal}");
     assert_eq!(plain.ask("CONFIG SET protected-mode no"), "+OK");
     let mut client = through(port, &header(0x21, [192, 0, 2, 7]));
     let info = client.ask("CLIENT INFO");

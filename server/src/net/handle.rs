@@ -34,6 +34,8 @@ pub struct ClientHandle {
     /// The user that its certificate names, once it has shown one (`tls-auth-clients-user`). Nothing logs it
     /// in by that yet.
     pub certificate_user: OnceLock<String>,
+    /// Why it is turned away as soon as it can be told so, if it is.
+    pub refusal: OnceLock<&'static str>,
     /// The fields that change now and then.
     pub info: Mutex<ClientInfo>,
     /// Milliseconds after `since` of the last command.
@@ -97,6 +99,7 @@ impl ClientHandle {
             worker,
             tracks: Tracks::default(),
             certificate_user: OnceLock::new(),
+            refusal: OnceLock::new(),
             info: Mutex::default(),
             last_command_ms: AtomicU64::new(0),
             last_slot: AtomicUsize::new(usize::MAX),

@@ -218,16 +218,21 @@ impl Acceptor {
     fn deal(&mut self, service: Service, mut stream: Stream, peer: Address, refusal: Option<&'static str>) {
         let server = self.server.clone();
         server.stats.connections.fetch_add(1, Ordering::Relaxed);
-        let refusal = if server.clients.len() >= server.live.maxclients() {
-            Some(FULL.to_owned())
-        } else {
-            refusal.map(|refusal| format!("-DENIED {refusal}\r\n"))
-        };
-        if let Some(refusal) = refusal {
+        let is_full = server.clients.len() >= server.live.maxclients();
+        if is_full || refusal.is_some() {
             server.stats.rejected_connections.fetch_add(1, Ordering::Relaxed);
-            // A fresh socket has room for one line. Before a handshake nothing can be said.
-            if service == Service::Redis {
-                let _ = stream.try_write(refusal.as_bytes());
+        }
+        let can_be_told = service == Service::Redis;
+        let said = match refusal {
+            _ if is_full => Some(FULL.to_owned()),
+            Some(refusal) if can_be_told => Some(format!("-DENIED {refusal}\r\n")),
+            // The worker says it, after the handshake.
+            _ => None,
+        };
+        if let Some(said) = said {
+            if can_be_told {
+                // A fresh socket has room for one line.
+                let _ = stream.try_write(said.as_bytes());
             }
             return;
         }
@@ -242,6 +247,10 @@ impl Acceptor {
         };
         let worker = self.choose_worker();
         let handle = Arc::new(ClientHandle::new(server.clients.next_id(), peer, local, worker));
+        if let Some(refusal) = refusal {
+            // It is new.
+            let _ = handle.refusal.set(refusal);
+        }
         server.clients.insert(handle.clone());
         if let Err(SendError((_, handle))) = self.incoming[worker].send((stream, handle)) {
             tracing::warn!("cannot serve a new connection: worker {worker} has failed");

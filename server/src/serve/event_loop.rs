@@ -167,6 +167,12 @@ async fn serve_client(served: Served, mut stream: Stream, handle: Arc<ClientHand
         drop(served);
         return;
     }
+    if let Some(refusal) = handle.refusal.get() {
+        // A fresh socket has room for one line.
+        let _ = stream.try_write(format!("-DENIED {refusal}\r\n").as_bytes());
+        drop(served);
+        return;
+    }
     let client = Client::new(handle.clone(), !worker.server.live.needs_password());
     let mut connection = Connection::new(stream, client, worker);
     // Dropped before the connection: a peer that sees the socket closed no longer finds the client.
