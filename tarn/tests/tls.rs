@@ -6,6 +6,7 @@ mod running;
 
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -604,4 +605,36 @@ fn a_certificate_names_its_user_or_nobody() {
     assert_eq!(user(CertificateUser::CommonName, &far_too_long), None);
     let nameless = |params: &mut CertificateParams| params.distinguished_name = DistinguishedName::new();
     assert_eq!(user(CertificateUser::CommonName, &nameless), None);
+}
+
+#[test]
+fn the_tools_of_redis_speak_to_it() {
+    let server = Encrypting::start(&[]);
+    put(&server.files, &server.authority.issue("localhost", 79, |_| {}));
+    let client = Folder::new();
+    put(&client, &server.authority.issue("alice", 5, |_| {}));
+    let port = server.port.to_string();
+    let run = |program: &str, args: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(["-h", "localhost", "-p", &port, "--tls", "--cacert"]);
+        command.arg(server.files.path("authority.pem")).arg("--cert").arg(client.path("certificate.pem"));
+        command.arg("--key").arg(client.path("key.pem")).args(args).stdin(Stdio::null());
+        let output = command.output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+    };
+    let Some(said) = run("redis-cli", &["SET", "greeting", "hello"]) else {
+        // The reader must not believe that this was tested.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: there is no redis-cli");
+        return;
+    };
+    if said.contains("Unrecognized option") {
+        let _ = writeln!(std::io::stderr(), "SKIPPED: this redis-cli speaks no TLS");
+        return;
+    }
+    assert_eq!(said, "OK\n");
+    assert_eq!(run("redis-cli", &["GET", "greeting"]).as_deref(), Some("hello\n"));
+    if let Some(said) = run("redis-benchmark", &["-t", "set,get", "-n", "2000", "-c", "20", "-P", "16", "-q"])
+    {
+        assert!(said.contains("GET:") && !said.contains("rror"), "{said}");
+    }
 }
