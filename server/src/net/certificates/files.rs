@@ -55,6 +55,9 @@ impl Identity {
 /// The stamp of a file, which changes with it; `None`: it is not there.
 pub(super) type Stamp = (PathBuf, Option<(u64, u64, i64, i64)>);
 
+/// What each service is encrypted by; `None`: it is not.
+pub(super) type Identities = Vec<(Service, Option<Arc<Identity>>)>;
+
 /// The files that were read.
 struct Material {
     certificate: PathBuf,
@@ -82,8 +85,8 @@ pub(super) fn stamps(config: &Config) -> Vec<Stamp> {
     paths.into_iter().map(stamp).collect()
 }
 
-/// The identity that each service is encrypted by; `None`: it is not.
-pub(super) fn identities(config: &Config) -> Result<Vec<(Service, Option<Arc<Identity>>)>, TlsError> {
+/// The identity that each service is encrypted by.
+pub(super) fn identities(config: &Config) -> Result<Identities, TlsError> {
     let tls = &config.tls;
     let pair = [&tls.cert_file, &tls.key_file].map(|path| config.below_dir(path));
     let [certificate, key] = match pair {

@@ -26,7 +26,7 @@ use crate::net::address::Address;
 use crate::net::listen::Service;
 pub use error::TlsError;
 pub use files::Identity;
-use files::Stamp;
+use files::{Identities, Stamp};
 pub use names::user_of;
 
 /// The log tells of failed handshakes once in that time, at most.
@@ -119,7 +119,7 @@ impl Tls {
         }
     }
 
-    fn bring_into_force(&self, made: Vec<(Service, Option<Arc<Identity>>)>) {
+    fn bring_into_force(&self, made: Identities) {
         for (service, identity) in made {
             if let Some(old) = self.identities[service as usize].swap(identity) {
                 old.retire();
