@@ -237,6 +237,7 @@ fn changed_tls(old: &Config, new: &Config) -> &'static str {
         ("tls-port", new.port != old.port),
         ("tls-cert-file", new.cert_file != old.cert_file),
         ("tls-key-file", new.key_file != old.key_file),
+        ("tls-key-file-pass", new.key_file_pass != old.key_file_pass),
         ("tls-ca-cert-file", new.ca_cert_file != old.ca_cert_file),
         ("tls-ca-cert-dir", new.ca_cert_dir != old.ca_cert_dir),
         ("tls-crl-file", new.crl_file != old.crl_file),
@@ -244,6 +245,7 @@ fn changed_tls(old: &Config, new: &Config) -> &'static str {
         ("sql-tls-auth-clients", new.sql_auth_clients != old.sql_auth_clients),
         ("metrics-tls-auth-clients", new.metrics_auth_clients != old.metrics_auth_clients),
         ("tls-protocols", new.protocols != old.protocols),
+        ("tls-ciphers", new.ciphers != old.ciphers),
         ("tls-ciphersuites", new.ciphersuites != old.ciphersuites),
         ("metrics-tls", new.metrics != old.metrics),
     ]

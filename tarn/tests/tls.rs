@@ -15,12 +15,12 @@ use rcgen::{
     Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, date_time_ymd,
 };
 use running::postgres::start;
-use running::{Client, Connection, Folder, LIMIT, Running, eventually, free_port};
-use rustix::process::{Pid, Signal, kill_process};
+use running::{Client, Connection, Folder, LIMIT, Running, eventually, free_port, number};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{CipherSuite, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tarn_server::config::CertificateUser;
 use tarn_server::net::certificates::user_of;
 
@@ -50,15 +50,23 @@ impl Authority {
     }
 
     fn issue(&self, name: &str, number: u64, change: impl FnOnce(&mut CertificateParams)) -> Issued {
+        let key = KeyPair::generate().unwrap();
+        Issued { certificate: self.sign(name, number, change, &key), key: key.serialize_pem() }
+    }
+
+    fn sign(
+        &self,
+        name: &str,
+        number: u64,
+        change: impl FnOnce(&mut CertificateParams),
+        key: &KeyPair,
+    ) -> String {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, name);
         params.serial_number = Some(number.into());
         change(&mut params);
-        let key = KeyPair::generate().unwrap();
-        let issuer = Issuer::from_params(&self.params, &self.key);
-        let certificate = params.signed_by(&key, &issuer).unwrap().pem();
-        Issued { certificate, key: key.serialize_pem() }
+        params.signed_by(key, &Issuer::from_params(&self.params, &self.key)).unwrap().pem()
     }
 
     /// A list that revokes this one.
@@ -297,7 +305,7 @@ fn bytes_for_one_port_at_the_other_end_the_connection() {
 }
 
 #[test]
-fn handshakes_that_are_only_begun_keep_nobody_out_and_end() {
+fn ten_thousand_handshakes_that_are_only_begun_keep_nobody_out_and_end() {
     let server = Encrypting::start(&["--tls-auth-clients", "no", "--auth-timeout", "5"]);
     let mut plain = server.running.connect();
     let begin = |number: usize| {
@@ -308,13 +316,53 @@ fn handshakes_that_are_only_begun_keep_nobody_out_and_end() {
         }
         socket
     };
-    let half_open: Vec<_> = (0..600).map(begin).collect();
+    let (before, limit) = (number(&mut plain, "used_memory"), allow_files(HALF_OPEN + 1000));
+    let mut half_open = Vec::new();
+    for index in 0..usize::try_from(HALF_OPEN.min(limit - 500)).unwrap() {
+        half_open.push(begin(index));
+        if index % 1000 == 999 {
+            let used = number(&mut plain, "used_memory").saturating_sub(before);
+            assert!(used < 32 << 20, "{used} bytes for {index}");
+        }
+    }
     assert!(server.serves(None));
     eventually(|| (count(&mut plain, "tls_handshakes_under_way") <= 512).then_some(()));
     assert!(count(&mut plain, "tls_handshakes_given_up") > 0);
     eventually(|| (count(&mut plain, "tls_handshakes_under_way") == 0).then_some(()));
     eventually(|| plain.ask("INFO clients").contains("connected_clients:1\r").then_some(()));
     drop(half_open);
+}
+
+/// Handshakes that are begun and not gone on with.
+const HALF_OPEN: u64 = 10_000;
+
+/// Raises the limit of open files as far as `files`, or as it goes; returns it.
+fn allow_files(files: u64) -> u64 {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let reachable = maximum.unwrap_or(u64::MAX).min(files);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(reachable), maximum }).unwrap();
+    reachable
+}
+
+#[test]
+fn an_idle_connection_takes_less_than_30_kilobytes() {
+    const CLIENTS: u64 = 500;
+    allow_files(HALF_OPEN + 1000);
+    let server = Encrypting::start(&["--tls-auth-clients", "no"]);
+    let (mut plain, client) = (server.running.connect(), server.client(None));
+    let connect = || {
+        let mut idle = server.connect(&client).unwrap();
+        assert_eq!(idle.ask("SET key value"), "+OK");
+        idle
+    };
+    // What is there once for all is there.
+    drop((0..10).map(|_| connect()).collect::<Vec<_>>());
+    eventually(|| plain.ask("INFO clients").contains("connected_clients:1\r").then_some(()));
+    let before = number(&mut plain, "used_memory");
+    let idle: Vec<_> = (0..CLIENTS).map(|_| connect()).collect();
+    let each = number(&mut plain, "used_memory").saturating_sub(before) / CLIENTS;
+    assert!((1 << 10..30 << 10).contains(&each), "{each} bytes");
+    drop(idle);
 }
 
 #[test]
@@ -449,6 +497,65 @@ fn what_cannot_be_encrypted_is_refused_at_the_start() {
         let said = folder.refusal(&[&["--port", "0"][..], &args[..]].concat());
         assert!(said.contains(word), "{word}: {said}");
     }
+}
+
+/// A key, and the same with the passphrase "open", as OpenSSL writes them.
+const KEY: &str = "-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgSzSQsGVSFJ+hObh3
+sIKbU+YxKan9slCA2lbQqA+7WxmhRANCAAROHUV5mE8nC4W86E2hiWfWHtT/LW1T
+KYH8AalB+iwjz2XKnzYIf5d5maaWgmzsMtXQHJoRW111gfMYYlQwmmRQ
+-----END PRIVATE KEY-----
+";
+const LOCKED_KEY: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIHsMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAgYdTeuU/QOuwICCAAw
+DAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEEMOJuk4+ckwCvFWY1YjpBaMEgZC6
+P7JXZTbTxbWpEMa3OH+hrSyLqOcAFITVCBjEQb7iu3Uu8Ran4NoXsmmYfnlSRkTv
+J54bG8zty9UO0S+9UNhL2PaD6zhxG2jwkc1goqrOxls6DAPZU2SXSrzwPODeWGTv
+JNjXxn6+zrmqG2JnshbwCKSw2lo1slCOOm5SrQT7fknQGcZC4+5u6/xhI6lCS6A=
+-----END ENCRYPTED PRIVATE KEY-----
+";
+
+#[test]
+fn a_key_may_have_a_passphrase_which_nobody_is_told() {
+    let more = ["--tls-auth-clients", "no", "--tls-key-file-pass", "open"];
+    let server = Encrypting::start_with(&more, |files, authority| {
+        let certificate = authority.sign("localhost", 80, |_| {}, &KeyPair::from_pem(KEY).unwrap());
+        put(files, &Issued { certificate, key: LOCKED_KEY.to_owned() });
+    });
+    assert!(server.serves(None));
+    let mut plain = server.running.connect();
+    for wrong in ["tls-key-file-pass wrong-one", "tls-key-file-pass \"\""] {
+        let refusal = plain.ask(&format!("CONFIG SET {wrong}"));
+        assert!(refusal.contains("'tls-key-file-pass') - Unable to update TLS configuration"), "{refusal}");
+    }
+    assert!(server.serves(None));
+    let said = server.running.folder.messages();
+    assert!(said.contains("is not opened by tls-key-file-pass") && !said.contains("wrong-one"), "{said}");
+    assert!(said.contains("name that with tls-key-file-pass"), "{said}");
+    // A renewed key has the same passphrase, or none.
+    put(&server.files, &server.authority.issue("localhost", 81, |_| {}));
+    eventually(|| (told(&mut plain, "tls_server_cert_serial").trim_start_matches('0') == "51").then_some(()));
+    assert!(server.serves(None));
+}
+
+#[test]
+fn the_suites_that_are_named_are_used_and_no_others() {
+    let server = Encrypting::start(&["--tls-auth-clients", "no"]);
+    let mut plain = server.running.connect();
+    let mut set = |directives: &str| plain.ask(&format!("CONFIG SET {directives}"));
+    let suite = || {
+        let client = server.connect(&server.client(None)).ok()?;
+        Some(client.0.get_ref().conn.negotiated_cipher_suite()?.suite())
+    };
+    assert_eq!(set("tls-ciphersuites TLS_CHACHA20_POLY1305_SHA256"), "+OK");
+    assert_eq!(suite(), Some(CipherSuite::TLS13_CHACHA20_POLY1305_SHA256));
+    assert_eq!(set("tls-protocols TLSv1.2 tls-ciphers ECDHE+AES128:!aRSA"), "+OK");
+    assert_eq!(suite(), Some(CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256));
+    assert_eq!(set("tls-ciphers aRSA"), "+OK");
+    assert_eq!(suite(), None, "the certificate is of ECDSA");
+    assert!(set("tls-ciphers RC4-SHA").contains("Unable to update TLS configuration"));
+    assert_eq!(set("tls-protocols \"\" tls-ciphersuites \"\""), "+OK");
+    assert!(suite().is_some());
 }
 
 #[test]

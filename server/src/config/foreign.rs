@@ -185,6 +185,4 @@ pub(super) static FOREIGN: &[D] = &[
     inert("tls-client-key-file", TEXT, "", NO_TLS_CLIENT),
     inert("tls-client-key-file-pass", TEXT, "", NO_TLS_CLIENT).sensitive(),
     inert("tls-dh-params-file", TEXT, "", Home::Inert("keys are agreed upon over elliptic curves")),
-    inert("tls-ciphers", TEXT, "",
-        Home::Inert("all suites of TLS 1.2 that are there are safe ones, and all are offered")),
 ];

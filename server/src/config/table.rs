@@ -103,8 +103,8 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::run_time("tls-key-file", Shape::Text, "", field!(tls.key_file),
         "key, as PEM, of the certificate of 'tls-cert-file'"),
     Directive::run_time("tls-key-file-pass", Shape::Text, "", field!(tls.key_file_pass),
-        "passphrase of 'tls-key-file'").sensitive().without_effect(
-            "keys with a passphrase are refused; 'openssl pkey' writes one without"),
+        "passphrase of 'tls-key-file', if it has one; a key in PKCS#8, as 'openssl pkcs8 -topk8' writes it")
+        .sensitive(),
     Directive::run_time("tls-ca-cert-file", Shape::Text, "", field!(tls.ca_cert_file),
         "certificates, as PEM, of the authorities that sign those of clients"),
     Directive::run_time("tls-ca-cert-dir", Shape::Text, "", field!(tls.ca_cert_dir),
@@ -122,6 +122,9 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::run_time("tls-protocols", Shape::Text, "", field!(tls.protocols),
         "versions of TLS, of TLSv1.2 and TLSv1.3; empty for both")
         .partly(unheeded_protocols, "versions before TLSv1.2 are not safe, and not there"),
+    Directive::run_time("tls-ciphers", Shape::Text, "", field!(tls.ciphers),
+        "suites of TLS 1.2, as a list of OpenSSL, of ECDHE-ECDSA and ECDHE-RSA, each with AES256-GCM-SHA384, \
+         AES128-GCM-SHA256 and CHACHA20-POLY1305; words for others mean nothing; empty for all"),
     Directive::run_time("tls-ciphersuites", Shape::Text, "", field!(tls.ciphersuites),
         "suites of TLS 1.3, parted by colons, of TLS_AES_256_GCM_SHA384, TLS_AES_128_GCM_SHA256 and \
          TLS_CHACHA20_POLY1305_SHA256; empty for all"),

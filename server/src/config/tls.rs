@@ -32,6 +32,8 @@ pub struct TlsSettings {
     pub protocols: Vec<u8>,
     /// Suites of TLS 1.3, as OpenSSL names them; empty for all.
     pub ciphersuites: Vec<u8>,
+    /// A list of suites of TLS 1.2, as OpenSSL has them; empty for all.
+    pub ciphers: Vec<u8>,
     /// Whether the server's order of suites counts.
     pub prefer_server_ciphers: bool,
     /// Whether clients may resume sessions.
@@ -59,7 +61,6 @@ impl TlsSettings {
     /// Whether connections are encrypted in the same way by both, whoever has to or may connect.
     pub fn encrypts_as(&self, other: &TlsSettings) -> bool {
         let mut same = other.clone();
-        same.key_file_pass.clone_from(&self.key_file_pass);
         same.auth_clients_user = self.auth_clients_user;
         same.required = self.required;
         same.proxies.clone_from(&self.proxies);

@@ -29,11 +29,22 @@ pub enum TlsError {
     #[error("{} holds no private key as PEM", .0.display())]
     NoKey(PathBuf),
     /// A file holds a key that wants a passphrase.
+    #[error("{} holds a key with a passphrase: name that with tls-key-file-pass", .0.display())]
+    LockedKey(PathBuf),
+    /// The same, in a format that is not read.
     #[error(
-        "{} holds a key with a passphrase, which is not supported; 'openssl pkey' writes one without",
+        "{} holds a key with a passphrase in a former format; 'openssl pkcs8 -topk8' writes today's",
         .0.display()
     )]
-    LockedKey(PathBuf),
+    FormerKey(PathBuf),
+    /// A key is not opened by its passphrase.
+    #[error("the key of {} is not opened by tls-key-file-pass: {source}", path.display())]
+    Passphrase {
+        /// The file of the key.
+        path: PathBuf,
+        /// Why: another passphrase, most likely.
+        source: pkcs8::Error,
+    },
     /// A certificate and a key are refused together.
     #[error(
         "the certificate of {} and the key of {} cannot be used: {source}",
@@ -82,6 +93,9 @@ pub enum TlsError {
     /// A suite is not known.
     #[error("tls-ciphersuites: {0:?} is not known; docs/configuration.md lists those that are")]
     Suite(String),
+    /// No cipher of TLS 1.2 is left.
+    #[error("tls-ciphers leaves none; docs/configuration.md lists those that there are")]
+    Ciphers,
     /// Neither goes with the other.
     #[error("tls-protocols and tls-ciphersuites leave nothing: {0}")]
     Nothing(rustls::Error),

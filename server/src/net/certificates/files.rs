@@ -12,13 +12,13 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{
-    CipherSuite, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version,
-};
+use rustls::{RootCertStore, ServerConfig};
 
 use super::error::TlsError;
+use super::keys::key_of;
 use super::names;
 use super::sessions::Sessions;
+use super::suites::{suites, versions};
 use crate::config::{AuthClients, Config, TlsSettings};
 use crate::net::listen::Service;
 
@@ -118,11 +118,7 @@ pub(super) fn identities(config: &Config) -> Result<Identities, TlsError> {
 fn read(config: &Config, certificate: PathBuf, key: PathBuf) -> Result<Material, TlsError> {
     let pem: Arc<[u8]> = bytes_of(&certificate)?.into();
     let certificates = certificates_of(&pem, &certificate)?;
-    let secret = bytes_of(&key)?;
-    let secret = PrivateKeyDer::from_pem_slice(&secret).map_err(|_| {
-        let is_locked = secret.windows(LOCKED.len()).any(|word| word == LOCKED);
-        if is_locked { TlsError::LockedKey(key.clone()) } else { TlsError::NoKey(key.clone()) }
-    })?;
+    let secret = key_of(&bytes_of(&key)?, &key, &config.tls.key_file_pass)?;
     let tls = &config.tls;
     let mut files: Vec<PathBuf> = config.below_dir(&tls.ca_cert_file).into_iter().collect();
     if let Some(directory) = config.below_dir(&tls.ca_cert_dir) {
@@ -149,9 +145,6 @@ fn read(config: &Config, certificate: PathBuf, key: PathBuf) -> Result<Material,
     let authorities = Arc::new(authorities);
     Ok(Material { certificate, key, pem, certificates, secret, authorities, revocations })
 }
-
-/// Stands in a file of a key with a passphrase, of either format.
-const LOCKED: &[u8] = b"ENCRYPTED";
 
 fn certificates_of(pem: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
@@ -252,45 +245,4 @@ fn verifier(
         builder = builder.allow_unauthenticated();
     }
     Ok(Some(builder.build()?))
-}
-
-/// The suites that are offered: of TLS 1.3 those that are named, in their order, and all of TLS 1.2.
-fn suites(tls: &TlsSettings) -> Result<Vec<SupportedCipherSuite>, TlsError> {
-    let all = ring::default_provider().cipher_suites;
-    let said = String::from_utf8_lossy(&tls.ciphersuites).into_owned();
-    let mut wanted = Vec::new();
-    for word in said.split(':').map(str::trim).filter(|word| !word.is_empty()) {
-        let named = match word {
-            "TLS_AES_256_GCM_SHA384" => CipherSuite::TLS13_AES_256_GCM_SHA384,
-            "TLS_AES_128_GCM_SHA256" => CipherSuite::TLS13_AES_128_GCM_SHA256,
-            "TLS_CHACHA20_POLY1305_SHA256" => CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
-            _ => return Err(TlsError::Suite(word.to_owned())),
-        };
-        wanted.extend(all.iter().copied().filter(|suite| suite.suite() == named));
-    }
-    if wanted.is_empty() {
-        return Ok(all);
-    }
-    wanted.extend(all.iter().copied().filter(|suite| !matches!(suite, SupportedCipherSuite::Tls13(_))));
-    Ok(wanted)
-}
-
-/// The versions that are spoken.
-fn versions(tls: &TlsSettings) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
-    let said = String::from_utf8_lossy(&tls.protocols).to_ascii_lowercase();
-    let mut words = said.split_whitespace().peekable();
-    if words.peek().is_none() {
-        return Ok(vec![&version::TLS13, &version::TLS12]);
-    }
-    let mut wanted = Vec::new();
-    for word in words {
-        match word {
-            "tlsv1.3" => wanted.push(&version::TLS13),
-            "tlsv1.2" => wanted.push(&version::TLS12),
-            // The configuration warns of them.
-            "tlsv1" | "tlsv1.1" => {}
-            _ => return Err(TlsError::Protocols),
-        }
-    }
-    if wanted.is_empty() { Err(TlsError::Protocols) } else { Ok(wanted) }
 }

@@ -10,8 +10,10 @@
 
 mod error;
 mod files;
+mod keys;
 mod names;
 mod sessions;
+mod suites;
 
 use std::io;
 use std::sync::Arc;
