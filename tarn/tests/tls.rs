@@ -15,7 +15,7 @@ use rcgen::{
     Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, date_time_ymd,
 };
 use running::postgres::start;
-use running::{Client, Connection, Folder, LIMIT, Running, eventually, free_port, number};
+use running::{Client, Connection, Folder, LIMIT, Running, eventually, free_port};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -175,6 +175,13 @@ fn connect(socket: TcpStream, config: &Arc<ClientConfig>, name: &str) -> std::io
     Ok(Client(BufReader::new(stream)))
 }
 
+/// Bytes that the server has allocated.
+fn used_memory(client: &mut Connection) -> u64 {
+    let info = client.ask("INFO memory");
+    let value = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+    value.trim_end().parse().unwrap()
+}
+
 /// A field of `INFO tls`.
 fn told(client: &mut Connection, name: &str) -> String {
     let info = client.ask("INFO tls");
@@ -316,12 +323,12 @@ fn ten_thousand_handshakes_that_are_only_begun_keep_nobody_out_and_end() {
         }
         socket
     };
-    let (before, limit) = (number(&mut plain, "used_memory"), allow_files(HALF_OPEN + 1000));
+    let (before, limit) = (used_memory(&mut plain), allow_files(HALF_OPEN + 1000));
     let mut half_open = Vec::new();
     for index in 0..usize::try_from(HALF_OPEN.min(limit - 500)).unwrap() {
         half_open.push(begin(index));
         if index % 1000 == 999 {
-            let used = number(&mut plain, "used_memory").saturating_sub(before);
+            let used = used_memory(&mut plain).saturating_sub(before);
             assert!(used < 32 << 20, "{used} bytes for {index}");
         }
     }
@@ -358,9 +365,9 @@ fn an_idle_connection_takes_less_than_30_kilobytes() {
     // What is there once for all is there.
     drop((0..10).map(|_| connect()).collect::<Vec<_>>());
     eventually(|| plain.ask("INFO clients").contains("connected_clients:1\r").then_some(()));
-    let before = number(&mut plain, "used_memory");
+    let before = used_memory(&mut plain);
     let idle: Vec<_> = (0..CLIENTS).map(|_| connect()).collect();
-    let each = number(&mut plain, "used_memory").saturating_sub(before) / CLIENTS;
+    let each = used_memory(&mut plain).saturating_sub(before) / CLIENTS;
     assert!((1 << 10..30 << 10).contains(&each), "{each} bytes");
     drop(idle);
 }

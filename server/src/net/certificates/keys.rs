@@ -62,6 +62,16 @@ xCuu/qFD8QnUFzQ4F+LWfPTqR0zZ4vGVxQj/7DWMbf0AcBGqMDIh
 -----END ENCRYPTED PRIVATE KEY-----
 ";
 
+    // As 'openssl req' does it by itself.
+    const BY_TRIPLE_DES: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIHjME4GCSqGSIb3DQEFDTBBMCkGCSqGSIb3DQEFDDAcBAhewBVDygpd7gICCAAw
+DAYIKoZIhvcNAgkFADAUBggqhkiG9w0DBwQIKnYOAMMZwUgEgZABCVmQkDAMQFhu
+sytbJg0u2wfkK5njlbJbHxYm9ljkDQ7NACwa45N5Rc6HIRpgDHoWXTJsMth+GRlg
+Z/o84bscC7WjSJu7er7BDyvkeP9bv+YlYI4/9hiC/K6PwFQmIs+VVrRV3mUhjNBq
+vQnVqNbbDBGvjnsA50Vao8DByXoRf39kD3sKPqkRQPofCkkDbZg=
+-----END ENCRYPTED PRIVATE KEY-----
+";
+
     fn key(pem: &str, passphrase: &str) -> Result<PrivateKeyDer<'static>, TlsError> {
         key_of(pem.as_bytes(), Path::new("key.pem"), passphrase.as_bytes())
     }
@@ -70,7 +80,7 @@ xCuu/qFD8QnUFzQ4F+LWfPTqR0zZ4vGVxQj/7DWMbf0AcBGqMDIh
     fn a_passphrase_opens_its_key_and_no_other_does() {
         let plain = key(PLAIN, "").expect("it needs none");
         assert_eq!(key(PLAIN, "any").expect("it needs none"), plain);
-        for locked in [BY_PBKDF2, BY_SCRYPT] {
+        for locked in [BY_PBKDF2, BY_SCRYPT, BY_TRIPLE_DES] {
             assert_eq!(key(locked, "open").expect("it is the passphrase"), plain);
             let behind_others = format!("# A key.\n-----BEGIN X-----\n-----END X-----\n{locked}");
             assert_eq!(key(&behind_others, "open").expect("it is the passphrase"), plain);
