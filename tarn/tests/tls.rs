@@ -14,6 +14,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType, IsCa,
     Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, date_time_ymd,
 };
+#[cfg(feature = "sql")]
 use running::postgres::start;
 use running::{Client, Connection, Folder, LIMIT, Running, eventually, free_port};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
@@ -664,6 +665,7 @@ fn local_clients_need_not_be_trusted() {
     assert_eq!(running.connect().ask("PING"), "+PONG");
 }
 
+#[cfg(feature = "sql")]
 #[test]
 fn a_proxy_is_asked_at_the_other_ports_too() {
     let [sql, metrics] = [free_port(), free_port()];
