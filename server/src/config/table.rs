@@ -117,8 +117,8 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "whether clients at 'tls-port' must show a certificate, may, or are asked for none"),
     Directive::run_time("tls-auth-clients-user", Shape::Choice(CertificateUser::NAMES), "off",
         field!(tls.auth_clients_user),
-        "the part of a client's certificate at 'tls-port' that names its user: the common name, the first URI, \
-         or none").without_effect("there are no users but 'default' yet").does("off"),
+        "the part of a client's certificate at 'tls-port' that names its user: the common name, the first \
+         URI, or none").without_effect("there are no users but 'default' yet").does("off"),
     Directive::run_time("tls-protocols", Shape::Text, "", field!(tls.protocols),
         "versions of TLS, of TLSv1.2 and TLSv1.3; empty for both")
         .partly(unheeded_protocols, "versions before TLSv1.2 are not safe, and not there"),
@@ -145,7 +145,8 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
          machine"),
     Directive::run_time("trust-local-clients", Shape::Bool, "yes", field!(tls.trust_local_clients),
         "whether clients with a loopback address are on this machine, for 'protected-mode', \
-         'enable-debug-command', 'metrics-auth' and 'tls-required'; with no, only those of the Unix socket are"),
+         'enable-debug-command', 'metrics-auth' and 'tls-required'; with no, only those of the Unix \
+         socket are"),
     Directive::at_start("analytics-threads", int(0, 64), "0", field!(analytics_threads_setting),
         "threads that run queries, at a lower priority than those that serve clients; 0 for one per core, at \
          most 8"),

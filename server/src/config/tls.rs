@@ -58,7 +58,7 @@ impl TlsSettings {
         self.cert_file.is_empty() && self.key_file.is_empty()
     }
 
-    /// Whether connections are encrypted in the same way by both, whoever has to or may connect.
+    /// Whether connections are encrypted in the same way by both, no matter who has to or may connect.
     pub fn encrypts_as(&self, other: &TlsSettings) -> bool {
         let mut same = other.clone();
         same.auth_clients_user = self.auth_clients_user;

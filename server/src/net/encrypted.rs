@@ -202,7 +202,7 @@ impl Encrypted {
 impl Drop for Encrypted {
     fn drop(&mut self) {
         self.session.send_close_notify();
-        // Whoever does not read it learns it from the socket.
+        // A client that does not read it learns it from the socket.
         let _ = self.flush();
     }
 }

@@ -55,7 +55,7 @@ impl Identity {
 /// The stamp of a file, which changes with it; `None`: it is not there.
 pub(super) type Stamp = (PathBuf, Option<(u64, u64, i64, i64)>);
 
-/// What each service is encrypted by; `None`: it is not.
+/// The identity that each service is encrypted by; `None`: it is not.
 pub(super) type Identities = Vec<(Service, Option<Arc<Identity>>)>;
 
 /// The files that were read.
