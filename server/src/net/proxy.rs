@@ -26,7 +26,8 @@ const HEADER_TIME_MAX: Duration = Duration::from_secs(5);
 /// For whom a proxy connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// For itself, to see whether the server is there.
+    /// For itself, to see whether the server is there; or for a client that has no address, as one of a Unix
+    /// socket.
     Itself,
     /// For a client with this address; the unspecified one, if the proxy does not know it.
     Client(SocketAddr),

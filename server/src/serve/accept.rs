@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -144,15 +145,15 @@ impl Acceptor {
     /// Admits a connection, a proxy's after it has said for whom it comes.
     fn welcome(&mut self, service: Service, stream: Stream, peer: Address) {
         let proxies = &self.config.current().tls.proxies;
-        let is_proxy = peer.tcp().is_some_and(|address| proxies.contains(address.ip()));
-        match stream {
-            Stream::Tcp(stream) if is_proxy => self.ask_proxy(service, stream, peer),
-            stream => self.admit(service, stream, peer),
+        let proxy = peer.tcp().filter(|address| proxies.contains(address.ip()));
+        match (stream, proxy) {
+            (Stream::Tcp(stream), Some(proxy)) => self.ask_proxy(service, stream, proxy),
+            (stream, _) => self.admit(service, stream, peer),
         }
     }
 
     /// Reads for whom a proxy connects, at the side.
-    fn ask_proxy(&mut self, service: Service, stream: TcpStream, proxy: Address) {
+    fn ask_proxy(&mut self, service: Service, stream: TcpStream, proxy: SocketAddr) {
         self.asked.retain(|asked| !asked.is_finished());
         if self.asked.len() as u64 >= PROXIED_MAX
             && let Some(oldest) = self.asked.pop_front()
@@ -161,7 +162,8 @@ impl Acceptor {
         }
         let asked = self.proxied.spawn(async move {
             match proxy::read(&stream).await {
-                Ok(Origin::Itself) => Some(Named { service, stream, peer: proxy }),
+                // Proxies say so as well for clients that have no address.
+                Ok(Origin::Itself) => Some(Named { service, stream, peer: Address::Remote(proxy) }),
                 Ok(Origin::Client(client)) => Some(Named { service, stream, peer: Address::Remote(client) }),
                 Err(error) => {
                     tracing::debug!("a connection of the proxy {proxy} was closed: {error}");
