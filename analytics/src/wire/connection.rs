@@ -16,7 +16,7 @@ use datafusion_postgres::pgwire::messages::{
 };
 use datafusion_postgres::pgwire::tokio::TlsAcceptor;
 use datafusion_postgres::pgwire::tokio::server::{PgWireMessageServerCodec, process_error, process_message};
-use datafusion_postgres::pgwire::tokio::tokio_rustls::rustls::HandshakeKind;
+use datafusion_postgres::pgwire::tokio::tokio_rustls::rustls::{HandshakeKind, ProtocolVersion};
 use datafusion_postgres::pgwire::tokio::tokio_rustls::server::TlsStream;
 use futures::{SinkExt, StreamExt};
 use tokio::net::TcpStream;
@@ -230,7 +230,14 @@ type Connection = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 type Messages<S> = Framed<Bounded<Connection>, PgWireMessageServerCodec<S>>;
 
 fn messages_of<S>(connection: Connection, bound: &Bound, client: DefaultClient<S>) -> Messages<S> {
+    let has_one_key = match &connection {
+        Either::Left(_) => false,
+        Either::Right(encrypted) => {
+            encrypted.get_ref().1.protocol_version() == Some(ProtocolVersion::TLSv1_2)
+        }
+    };
     let connection = Bounded::new(connection, bound.clone(), STALL_PATIENCE);
+    let connection = if has_one_key { connection.with_one_key() } else { connection };
     Framed::new(connection, PgWireMessageServerCodec::new(client))
 }
 

@@ -20,6 +20,8 @@ use rustls::{HandshakeKind, ServerConfig, ServerConnection};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::keys_left::KeysLeft;
+
 /// Bytes that are encrypted at once, at most; rustls keeps no more.
 const WRITE_BYTES_MAX: usize = 64 << 10;
 /// Bytes read from the socket at once, at most.
@@ -43,13 +45,14 @@ pub struct Encrypted {
     session: ServerConnection,
     /// Bytes of the caller whose records the socket has not taken whole.
     unsent: usize,
+    keys: KeysLeft,
 }
 
 impl Encrypted {
     /// The server's end, before the handshake.
     pub fn new(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<Encrypted> {
         let session = ServerConnection::new(config).map_err(io::Error::other)?;
-        Ok(Encrypted { socket, session, unsent: 0 })
+        Ok(Encrypted { socket, session, unsent: 0, keys: KeysLeft::UNLIMITED })
     }
 
     /// The socket below it.
@@ -74,6 +77,7 @@ impl Encrypted {
                 return Poll::Pending;
             }
             if !self.session.is_handshaking() {
+                self.keys = KeysLeft::of(&self.session);
                 return Poll::Ready(Ok(()));
             }
             let read = self.session.read_tls(&mut Reading { socket: &mut self.socket, cx: &mut *cx });
@@ -86,8 +90,16 @@ impl Encrypted {
         }
     }
 
-    /// Reads what there is; `buf` stays as it was at the end of the stream.
+    /// Whether its keys have encrypted nearly all that they may: it is to end. Nothing more is read from it.
+    pub fn is_worn(&self) -> bool {
+        self.keys.is_low()
+    }
+
+    /// Reads what there is; `buf` stays as it was at the end of the stream, and once this is worn.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.is_worn() {
+            return Poll::Ready(Ok(()));
+        }
         for _ in 0..READS_MAX {
             if self.take_decrypted(buf)? {
                 return Poll::Ready(Ok(()));
@@ -157,7 +169,12 @@ impl Encrypted {
         if !self.flush()? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let len = self.session.writer().write(&bytes[..bytes.len().min(WRITE_BYTES_MAX)])?;
+        let bytes = &bytes[..bytes.len().min(WRITE_BYTES_MAX)];
+        if !self.keys.take(bytes.len()) {
+            // rustls would drop them, and say nothing.
+            return Err(io::Error::other("the keys of the connection may encrypt no more"));
+        }
+        let len = self.session.writer().write(bytes)?;
         if len == 0 && !bytes.is_empty() {
             return Err(io::ErrorKind::WriteZero.into());
         }
@@ -237,5 +254,94 @@ impl Write for Writing<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::future::poll_fn;
+    use std::net::TcpStream as StdStream;
+    use std::task::Waker;
+    use std::thread::JoinHandle;
+
+    use rustls::crypto::ring;
+    use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+    use rustls::version::TLS12;
+    use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
+    use tokio::net::TcpListener;
+
+    /// A client's end.
+    type Client = StreamOwned<ClientConnection, StdStream>;
+
+    /// The rules of a server and of a client for this version of TLS.
+    fn rules(version: &'static SupportedProtocolVersion) -> (Arc<ServerConfig>, Arc<ClientConfig>) {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+        let certificate = made.cert.der().clone();
+        let server = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(&[version])
+            .expect("a version")
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key)
+            .expect("a pair");
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate).expect("an authority");
+        let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(&[version])
+            .expect("a version")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        (Arc::new(server), Arc::new(client))
+    }
+
+    /// A server's end after the handshake, and a client that goes on with `talk` on a thread of its own.
+    async fn connected<T: Send + 'static>(
+        version: &'static SupportedProtocolVersion,
+        talk: impl FnOnce(Client) -> T + Send + 'static,
+    ) -> (Encrypted, JoinHandle<T>) {
+        let (server, client) = rules(version);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("it listens");
+        let talking = std::thread::spawn(move || {
+            let socket = StdStream::connect(address).expect("it listens");
+            let name = ServerName::try_from("localhost").expect("a name");
+            let session = ClientConnection::new(client, name).expect("a session");
+            let mut client = StreamOwned::new(session, socket);
+            while client.conn.is_handshaking() {
+                client.conn.complete_io(&mut client.sock).expect("a handshake");
+            }
+            talk(client)
+        });
+        let (socket, _) = listener.accept().await.expect("a client");
+        let mut encrypted = Encrypted::new(socket, server).expect("a session");
+        poll_fn(|cx| encrypted.poll_handshake(cx)).await.expect("a handshake");
+        (encrypted, talking)
+    }
+
+    #[tokio::test]
+    async fn a_worn_connection_reads_no_more_and_drops_nothing_that_it_is_given() {
+        let (mut server, talking) = connected(&TLS12, |mut client| {
+            let mut all = Vec::new();
+            client.read_to_end(&mut all).expect("it ends in order");
+            all
+        })
+        .await;
+        let mut bytes = [0; 64];
+        let mut buf = ReadBuf::new(&mut bytes);
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(!server.is_worn() && server.poll_read(&mut cx, &mut buf).is_pending());
+        assert!(!server.keys.take(1 << 39), "they have a limit");
+        // Two records more.
+        server.keys = KeysLeft::within(66);
+        assert!(server.is_worn());
+        assert!(matches!(server.poll_read(&mut cx, &mut buf), Poll::Ready(Ok(()))));
+        assert!(buf.filled().is_empty(), "as at the end of the stream");
+        assert_eq!(server.try_write(b"one").expect("there is room"), 3);
+        assert_eq!(server.try_write(b"two").expect("there is room"), 3);
+        assert!(server.try_write(b"three").is_err(), "rustls would say that it has sent it");
+        drop(server);
+        assert_eq!(talking.join().expect("it goes well"), b"onetwo");
     }
 }

@@ -11,6 +11,7 @@ pub mod certificates;
 pub(crate) mod clients;
 pub mod encrypted;
 pub mod handle;
+mod keys_left;
 pub mod listen;
 pub mod moves;
 pub(crate) mod pause;

@@ -74,6 +74,15 @@ impl Stream {
         }
     }
 
+    /// Whether it is to end, as its keys of TLS have encrypted nearly all that they may. It reads no more.
+    #[inline]
+    pub fn is_worn(&self) -> bool {
+        match self {
+            Stream::Tcp(_) | Stream::Unix(_) => false,
+            Stream::Tls(stream) => stream.is_worn(),
+        }
+    }
+
     /// Its number in this process.
     pub fn descriptor(&self) -> i32 {
         match self {

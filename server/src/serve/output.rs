@@ -67,6 +67,8 @@ pub(super) struct Output {
     late: RefCell<(Vec<u8>, Lsn)>,
     /// Bytes of messages since all replies had left.
     message_bytes: Cell<usize>,
+    /// It was told that the stream is to end.
+    worn: Cell<bool>,
     /// Why the last write failed, until the connection's task sees it.
     failed: Cell<Option<io::Error>>,
 }
@@ -87,6 +89,7 @@ impl Output {
             replying: Cell::new(false),
             late: RefCell::default(),
             message_bytes: Cell::new(0),
+            worn: Cell::new(false),
             failed: Cell::new(None),
         })
     }
@@ -288,7 +291,20 @@ impl Output {
         }
         outputs.give_back(&mut outbox);
         self.note_unread(outbox.len() + stream.unsent_bytes());
+        if stream.is_worn() && !self.worn.replace(true) {
+            self.end_worn();
+        }
         Ok(())
+    }
+
+    /// Has the connection's task find that nothing more is read: it answers what was, and ends.
+    fn end_worn(&self) {
+        let ClientHandle { id, addr, .. } = &*self.handle;
+        tracing::warn!(
+            "closing client {id} at {addr}: it has got as much as one key of TLS 1.2 may encrypt; TLS 1.3 has \
+             no such end"
+        );
+        self.handle.wake();
     }
 }
 
