@@ -11,6 +11,7 @@ use tarn_engine::{EvictionOptions, Victims};
 
 use crate::config::{Config, LogCompaction, MaxmemoryPolicy};
 use crate::execute::services::Services;
+use crate::net::certificates::Prepared;
 use crate::net::listen::{ListenError, Service};
 use crate::observe::defrag::DefragSettings;
 use crate::observe::logging;
@@ -25,18 +26,11 @@ pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(),
     if let Some(directive) = grown(old, new) {
         process::allow_clients(new).map_err(|fit| (directive, too_many_clients(fit)))?;
     }
-    if new.tls.encrypts_as(&old.tls) {
-        server.tls.look(false);
-    } else if let Err(error) = server.tls.apply(new) {
-        tracing::warn!("CONFIG SET failed: connections cannot be encrypted: {error}");
-        return Err((changed_tls(old, new), NOT_ENCRYPTED.to_owned()));
-    }
-    if Service::ALL.iter().any(|service| service.place(old) != service.place(new))
-        && let Err(failure) = listen_elsewhere(server, old, new)
-    {
-        // These were in force before: they could be used.
-        let _ = server.tls.apply(old);
-        return Err(failure);
+    let certificates = prepare_certificates(old, new)?;
+    if Service::ALL.iter().any(|service| service.place(old) != service.place(new)) {
+        listen_elsewhere(server, old, new, certificates)?;
+    } else if let Some(certificates) = certificates {
+        server.tls.apply(certificates);
     }
     if !old.keeps_nothing() {
         keeping::warn_if_nothing_is_kept(new);
@@ -200,9 +194,25 @@ fn set_compaction(store: &Store, config: &Config) {
     });
 }
 
-/// Moves the listeners to other ports or addresses.
-fn listen_elsewhere(server: &Services, old: &Config, new: &Config) -> Result<(), (&'static str, String)> {
-    server.acceptor.listen_as(old, new).map_err(|error| {
+/// Reads the certificates, if something of encryption has changed. Those that were renewed are read by others.
+fn prepare_certificates(old: &Config, new: &Config) -> Result<Option<Prepared>, (&'static str, String)> {
+    if new.tls.encrypts_as(&old.tls) {
+        return Ok(None);
+    }
+    Prepared::read(new).map(Some).map_err(|error| {
+        tracing::warn!("CONFIG SET failed: connections cannot be encrypted: {error}");
+        (changed_tls(old, new), NOT_ENCRYPTED.to_owned())
+    })
+}
+
+/// Moves the listeners to other ports or addresses, where the certificates come into force with them.
+fn listen_elsewhere(
+    server: &Services,
+    old: &Config,
+    new: &Config,
+    certificates: Option<Prepared>,
+) -> Result<(), (&'static str, String)> {
+    server.acceptor.listen_as(old, new, certificates).map_err(|error| {
         match &error {
             Some(error) => tracing::warn!("CONFIG SET failed: {error}"),
             None => tracing::warn!("CONFIG SET failed: the server is stopping"),

@@ -5,7 +5,7 @@
 mod running;
 
 use std::io::{BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -477,6 +477,27 @@ fn the_port_opens_and_closes_while_the_server_runs() {
     let refusal = before.ask(&format!("CONFIG SET tls-port {} tls-protocols SSLv3", server.port));
     assert!(refusal.contains("Unable to update TLS configuration"), "{refusal}");
     assert!(server.serves(None));
+}
+
+#[test]
+fn a_port_that_is_taken_leaves_the_rules_of_before() {
+    let server = Encrypting::start(&[]);
+    let mut plain = server.running.connect();
+    let authorities = Folder::new();
+    let authority = authorities.path("authority.pem");
+    std::fs::write(&authority, &server.authority.pem).unwrap();
+    let directory = authority.parent().unwrap().display();
+    let named = format!("CONFIG SET tls-ca-cert-file \"\" tls-ca-cert-dir {directory}");
+    assert_eq!(plain.ask(&named), "+OK");
+    // The rules of now could not be read again.
+    std::fs::remove_file(&authority).unwrap();
+    eventually(|| (told(&mut plain, "tls_certificate_error") != "none").then_some(()));
+    let busy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = busy.local_addr().unwrap().port();
+    let refusal = plain.ask(&format!("CONFIG SET tls-auth-clients no tls-port {taken}"));
+    assert!(refusal.contains("Unable to listen on this port"), "{refusal}");
+    assert!(!server.serves(None), "a certificate is asked for, as before");
+    assert!(server.serves(Some(&server.authority.issue("alice", 5, |_| {}))));
 }
 
 #[test]

@@ -128,9 +128,12 @@ impl Acceptor {
                     }
                     continue;
                 }
-                Some(Move { old, config, outcome }) = self.moves.recv() => {
+                Some(Move { old, config, certificates, outcome }) = self.moves.recv() => {
                     let moved = self.listeners.reopen_tcp(&old, &config);
                     if moved.is_ok() {
+                        if let Some(certificates) = certificates {
+                            server.tls.apply(certificates);
+                        }
                         self.listeners.announce(&config);
                     }
                     // Who asked waits for it.

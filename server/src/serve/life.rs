@@ -21,6 +21,7 @@ use crate::commands;
 use crate::config::{Config, ConfigStore, Loaded};
 use crate::execute::services::Services;
 use crate::metrics::server::MetricsServer;
+use crate::net::certificates::Prepared;
 use crate::net::listen::{Listeners, Service};
 use crate::net::moves::AcceptorHandle;
 use crate::observe::logging;
@@ -65,7 +66,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
     let (acceptor, moves) = AcceptorHandle::new();
     let server = Arc::new(Services::new(Arc::new(store), acceptor, table.slots()));
     tell(&server);
-    server.tls.apply(config)?;
+    server.tls.apply(Prepared::read(config)?);
     let mut services = vec![Service::Redis, Service::RedisTls, Service::Metrics];
     services.extend(server.sql().map(|_| Service::Sql));
     let listeners = {

@@ -61,6 +61,23 @@ struct State {
     stamps: Vec<Stamp>,
 }
 
+/// Certificates that were read and checked, and are not in force yet.
+#[derive(Debug)]
+pub struct Prepared {
+    made: Identities,
+    state: State,
+}
+
+impl Prepared {
+    /// Reads what a configuration names.
+    pub fn read(config: &Config) -> Result<Prepared, TlsError> {
+        // Before the files are read: one that changes meanwhile is read again.
+        let stamps = files::stamps(config);
+        let made = files::identities(config)?;
+        Ok(Prepared { made, state: State { config: Some(config.clone()), stamps } })
+    }
+}
+
 /// The last message about failed handshakes.
 #[derive(Debug, Default)]
 struct Told {
@@ -79,16 +96,12 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Tls {
-    /// Reads what a configuration names, and brings it into force. On an error all stays as it was.
-    pub fn apply(&self, config: &Config) -> Result<(), TlsError> {
+    /// Brings what was read into force.
+    pub fn apply(&self, prepared: Prepared) {
         let mut state = self.state.lock();
-        // Before the files are read: one that changes meanwhile is read again.
-        let stamps = files::stamps(config);
-        let made = files::identities(config)?;
-        self.bring_into_force(made);
-        *state = State { config: Some(config.clone()), stamps };
+        self.bring_into_force(prepared.made);
+        *state = prepared.state;
         *self.error.lock() = None;
-        Ok(())
     }
 
     /// Reads the files again if they have changed since they were looked at last, or in any case. If they
