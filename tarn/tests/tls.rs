@@ -420,6 +420,27 @@ fn sessions_are_resumed_where_that_is_allowed() {
 }
 
 #[test]
+fn a_session_does_not_outlive_the_certificate_of_its_client() {
+    let server = Encrypting::start(&[]);
+    let mut plain = server.running.connect();
+    let client = server.client(Some(&server.authority.issue("alice", 5, |_| {})));
+    for auth in ["yes", "optional"] {
+        assert_eq!(plain.ask(&format!("CONFIG SET tls-auth-clients {auth}")), "+OK");
+        for _ in 0..3 {
+            assert_eq!(server.connect(&client).unwrap().ask("PING"), "+PONG");
+        }
+        assert_eq!(count(&mut plain, "tls_handshakes_resumed"), 0, "each shows its certificate anew");
+    }
+    // The same client, once the certificate is revoked.
+    let revoked = server.files.path("revoked.pem");
+    std::fs::write(&revoked, server.authority.revoke(5)).unwrap();
+    let refuse = format!("CONFIG SET tls-auth-clients yes tls-crl-file {}", revoked.display());
+    assert_eq!(plain.ask(&refuse), "+OK");
+    let refused = server.connect(&client).ok().and_then(|mut client| client.try_ask("PING"));
+    assert_eq!(refused, None);
+}
+
+#[test]
 fn certificates_are_renewed_and_bad_ones_change_nothing() {
     let server = Encrypting::start(&["--tls-auth-clients", "no"]);
     let mut plain = server.running.connect();

@@ -131,7 +131,7 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::run_time("tls-prefer-server-ciphers", Shape::Bool, "no", field!(tls.prefer_server_ciphers),
         "whether the server's order of suites counts, and not the client's"),
     Directive::run_time("tls-session-caching", Shape::Bool, "yes", field!(tls.session_caching),
-        "whether clients may resume their sessions, with a shorter handshake"),
+        "whether clients that are asked for no certificate may resume their sessions"),
     Directive::run_time("tls-session-cache-size", int(0, i64::MAX), "20480", field!(tls.session_cache_size),
         "sessions that are kept for that; 0 for 131072, which are the most"),
     Directive::run_time("tls-session-cache-timeout", int(0, i64::MAX), "300",

@@ -209,7 +209,9 @@ fn identity(
         source,
     })?;
     config.ignore_client_order = tls.prefer_server_ciphers;
-    let sessions = tls.session_caching.then(|| {
+    // Resumed sessions would outlive certificates of clients: nothing checks them again.
+    let may_resume = tls.session_caching && auth == AuthClients::No;
+    let sessions = may_resume.then(|| {
         let lifetime = Duration::from_secs(tls.session_cache_timeout_s);
         Arc::new(Sessions::new(tls.session_cache_size, lifetime))
     });
@@ -217,7 +219,7 @@ fn identity(
         Some(sessions) => config.session_storage = sessions.clone(),
         None => config.session_storage = Arc::new(NoServerSessionStorage {}),
     }
-    config.send_tls13_tickets = if tls.session_caching { TICKETS } else { 0 };
+    config.send_tls13_tickets = if may_resume { TICKETS } else { 0 };
     let told = material.certificates.first().and_then(names::end_and_number);
     let (ends_unix_s, number) = told.unwrap_or_default();
     Ok(Identity { config: Arc::new(config), pem: material.pem.clone(), ends_unix_s, number, sessions })
