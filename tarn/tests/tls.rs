@@ -358,9 +358,13 @@ fn an_idle_connection_takes_less_than_30_kilobytes() {
     allow_files(HALF_OPEN + 1000);
     let server = Encrypting::start(&["--tls-auth-clients", "no"]);
     let (mut plain, client) = (server.running.connect(), server.client(None));
+    // A record of 16 KB, at last: room for it must not stay.
+    let long = format!("*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$16000\r\n{}\r\n", "x".repeat(16_000));
     let connect = || {
         let mut idle = server.connect(&client).unwrap();
         assert_eq!(idle.ask("SET key value"), "+OK");
+        idle.0.get_mut().write_all(long.as_bytes()).unwrap();
+        assert_eq!(idle.try_reply().as_deref(), Some("+OK"));
         idle
     };
     // What is there once for all is there.

@@ -6,8 +6,9 @@
 //!                                            └─ what the socket does not take waits here
 //! ```
 //!
-//! An idle connection keeps its session, and a few kilobytes at most of a record that has not come whole. No
-//! more is encrypted before the socket has taken the records of before, so that they stay bounded.
+//! An idle connection keeps its session and 4 KB, or what has come of a record that is not whole: 18 KB at
+//! most, 64 KB of a message of the handshake. No more is encrypted before the socket has taken the records of
+//! before, so that they stay bounded.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice, Read, Write};
@@ -46,13 +47,15 @@ pub struct Encrypted {
     /// Bytes of the caller whose records the socket has not taken whole.
     unsent: usize,
     keys: KeysLeft,
+    /// Records have come since the session's buffer for them was made small.
+    has_read: bool,
 }
 
 impl Encrypted {
     /// The server's end, before the handshake.
     pub fn new(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<Encrypted> {
         let session = ServerConnection::new(config).map_err(io::Error::other)?;
-        Ok(Encrypted { socket, session, unsent: 0, keys: KeysLeft::UNLIMITED })
+        Ok(Encrypted { socket, session, unsent: 0, keys: KeysLeft::UNLIMITED, has_read: false })
     }
 
     /// The socket below it.
@@ -78,6 +81,7 @@ impl Encrypted {
             }
             if !self.session.is_handshaking() {
                 self.keys = KeysLeft::of(&self.session);
+                self.has_read = true;
                 return Poll::Ready(Ok(()));
             }
             let read = self.session.read_tls(&mut Reading { socket: &mut self.socket, cx: &mut *cx });
@@ -134,9 +138,13 @@ impl Encrypted {
             let room = buf.remaining().saturating_sub(RECORD_BYTES_MAX);
             let mut read = ReadBuf::new(&mut records[..room.clamp(READ_BYTES_MIN, READ_BYTES_MAX)]);
             match Pin::new(&mut self.socket).poll_read(cx, &mut read) {
-                Poll::Pending => return Ok(Poll::Pending),
+                Poll::Pending => {
+                    self.shrink();
+                    return Ok(Poll::Pending);
+                }
                 Poll::Ready(outcome) => outcome?,
             }
+            self.has_read = true;
             let mut bytes = read.filled();
             loop {
                 // At the end of the socket's stream it is told so.
@@ -153,6 +161,14 @@ impl Encrypted {
             }
             Ok(Poll::Ready(()))
         })
+    }
+
+    /// Has the session give back the buffer that its last records needed: it does so when it is about to read.
+    fn shrink(&mut self) {
+        if std::mem::take(&mut self.has_read) {
+            // There is nothing. If it must not read now, it says so again when there is.
+            let _ = self.session.read_tls(&mut Nothing);
+        }
     }
 
     /// Decrypts what was read. A fault of the client is told to it.
@@ -237,6 +253,15 @@ impl Read for Reading<'_, '_> {
             Poll::Ready(outcome) => outcome.map(|()| read.filled().len()),
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
         }
+    }
+}
+
+/// Has nothing to read yet.
+struct Nothing;
+
+impl Read for Nothing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::WouldBlock.into())
     }
 }
 
