@@ -16,7 +16,7 @@ pub(crate) use tarn_analytics::{DECLARATION_FILES, parquet_of, runs_apart};
 use tarn_engine::record::Lsn;
 use tarn_server::Services;
 use tarn_server::analytics::sql::{Answer, Asked, Cell};
-use tarn_server::config::{Config, SqlTls};
+use tarn_server::config::{AuthClients, Config, SqlTls};
 use tarn_server::net::address::Address;
 use tarn_server::net::caller;
 use tarn_server::net::listen::Service;
@@ -39,7 +39,8 @@ pub(crate) enum SqlError {
     ExportDirectory(String),
     /// No client could connect.
     #[error(
-        "sql-tls required needs a certificate: name it, and its key, with tls-cert-file and tls-key-file"
+        "'sql-tls required' and 'sql-tls-auth-clients yes' need a certificate: name it, and its key, with \
+         tls-cert-file and tls-key-file"
     )]
     NoTls,
     /// The system refused a thread.
@@ -61,7 +62,7 @@ impl Sql {
         if let Some(path) = export_directory.as_ref().filter(|path| !path.is_dir()) {
             return Err(SqlError::ExportDirectory(path.display().to_string()));
         }
-        if config.sql_tls == SqlTls::Required && config.tls.has_no_certificate() {
+        if must_encrypt(config) && config.tls.has_no_certificate() {
             return Err(SqlError::NoTls);
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -170,12 +171,17 @@ impl Rules for Settings {
     }
 
     fn needs_encryption(&self) -> bool {
-        self.0.config.snapshot().sql_tls == SqlTls::Required
+        must_encrypt(&self.0.config.snapshot())
     }
 
     fn note_handshake(&self, peer: SocketAddr, ended: Result<bool, &io::Error>) {
         self.0.tls.note_handshake(&Address::Tcp(peer), Service::Sql, ended);
     }
+}
+
+/// Whether every client has to encrypt: who does not could show no certificate.
+fn must_encrypt(config: &Config) -> bool {
+    config.sql_tls == SqlTls::Required || config.tls.sql_auth_clients == AuthClients::Yes
 }
 
 /// The most bytes of an answer to the command `SQL`, which is one reply.

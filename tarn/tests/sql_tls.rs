@@ -4,8 +4,10 @@
 
 mod running;
 
+use std::fs::Permissions;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -78,7 +80,39 @@ fn encryption_can_be_asked_of_everybody() {
     assert!(said.contains("FATAL:  connections must be encrypted here"), "{said}");
     // A certificate is needed then.
     let said = folder.refusal(&["--port", &free_port().to_string(), "--sql-tls", "required"]);
-    assert!(said.contains("sql-tls required needs a certificate"), "{said}");
+    assert!(said.contains("'sql-tls required' and 'sql-tls-auth-clients yes' need a certificate"), "{said}");
+}
+
+#[test]
+fn who_must_show_a_certificate_must_encrypt() {
+    let (folder, port) = (Folder::new(), free_port());
+    issue(&folder.path(""));
+    let running = encrypting(&folder, port);
+    let mut client = running.connect();
+    // It vouches for itself.
+    let authority = folder.path("certificate.pem").display().to_string();
+    let set = |auth: &str| format!("CONFIG SET tls-ca-cert-file {authority} sql-tls-auth-clients {auth}");
+    assert_eq!(client.ask(&set("yes")), "+OK");
+    let said = psql(port, "sslmode=disable");
+    assert!(said.contains("FATAL:  connections must be encrypted here"), "{said}");
+    let key = Folder::new();
+    for name in ["key.pem", "certificate.pem"] {
+        std::fs::copy(folder.path(name), key.path(name)).unwrap();
+    }
+    // psql takes no key that others may read.
+    std::fs::set_permissions(key.path("key.pem"), Permissions::from_mode(0o600)).unwrap();
+    let own = format!(
+        "{} sslcert={} sslkey={}",
+        trusting(&folder.path("certificate.pem")),
+        key.path("certificate.pem").display(),
+        key.path("key.pem").display()
+    );
+    assert_eq!(psql(port, &own), "1\n");
+    assert_ne!(psql(port, &trusting(&folder.path("certificate.pem"))), "1\n", "it shows none");
+    assert_eq!(client.ask(&set("optional")), "+OK");
+    assert_eq!(psql(port, "sslmode=disable"), "1\n");
+    let said = folder.refusal(&["--port", &free_port().to_string(), "--sql-tls-auth-clients", "yes"]);
+    assert!(said.contains("sql-tls-auth-clients"), "{said}");
 }
 
 #[test]

@@ -88,8 +88,8 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "whether connections at 'sql-port' are encrypted for those who ask, or all must be"),
     Directive::run_time("sql-tls-auth-clients", Shape::Choice(AuthClients::NAMES), "no",
         field!(tls.sql_auth_clients),
-        "whether clients whose connections at 'sql-port' are encrypted must show a certificate, may, or are \
-         asked for none"),
+        "whether clients at 'sql-port' must encrypt and show a certificate, may show one, or are asked for \
+         none"),
     Directive::run_time("metrics-tls", Shape::Bool, "no", field!(tls.metrics),
         "whether 'metrics-port' speaks HTTPS, and no HTTP"),
     Directive::run_time("metrics-tls-auth-clients", Shape::Choice(AuthClients::NAMES), "no",

@@ -92,7 +92,9 @@ pub(super) fn identities(config: &Config) -> Result<Identities, TlsError> {
     let [certificate, key] = match pair {
         [Some(certificate), Some(key)] => [certificate, key],
         [None, None] => {
-            let asks = [(tls.port != 0, "tls-port"), (tls.metrics, "metrics-tls")];
+            let sql = config.sql_port != 0 && tls.sql_auth_clients == AuthClients::Yes;
+            let asks =
+                [(tls.port != 0, "tls-port"), (tls.metrics, "metrics-tls"), (sql, "sql-tls-auth-clients")];
             return match asks.into_iter().find(|(asks, _)| *asks) {
                 Some((_, directive)) => Err(TlsError::NoPair { directive }),
                 None => Ok(Service::ALL.map(|service| (service, None)).to_vec()),
