@@ -11,7 +11,7 @@ use tarn_engine::{EvictionOptions, Victims};
 
 use crate::config::{Config, LogCompaction, MaxmemoryPolicy};
 use crate::execute::services::Services;
-use crate::net::certificates::Prepared;
+use crate::net::certificates::{Prepared, TlsError};
 use crate::net::listen::{ListenError, Service};
 use crate::observe::defrag::DefragSettings;
 use crate::observe::logging;
@@ -20,13 +20,26 @@ use crate::persist::keeping;
 use crate::persist::log_switch;
 use crate::store::Store;
 
+/// The certificates of a changed configuration.
+pub(crate) enum Certificates {
+    /// Connections are encrypted as before.
+    Same,
+    /// They were read, or could not be.
+    Read(Result<Prepared, TlsError>),
+}
+
 /// Brings a changed configuration into force. `Err` names the directive that the system does not allow, and
 /// why; then nothing has changed.
-pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(), (&'static str, String)> {
+pub(crate) fn apply(
+    server: &Services,
+    old: &Config,
+    new: &Config,
+    certificates: Certificates,
+) -> Result<(), (&'static str, String)> {
     if let Some(directive) = grown(old, new) {
         process::allow_clients(new).map_err(|fit| (directive, too_many_clients(fit)))?;
     }
-    let certificates = prepare_certificates(old, new)?;
+    let certificates = new_certificates(old, new, certificates)?;
     if Service::ALL.iter().any(|service| service.place(old) != service.place(new)) {
         listen_elsewhere(server, old, new, certificates)?;
     } else if let Some(certificates) = certificates {
@@ -194,15 +207,23 @@ fn set_compaction(store: &Store, config: &Config) {
     });
 }
 
-/// Reads the certificates, if something of encryption has changed. Those that were renewed are read by others.
-fn prepare_certificates(old: &Config, new: &Config) -> Result<Option<Prepared>, (&'static str, String)> {
-    if new.tls.encrypts_as(&old.tls) {
-        return Ok(None);
+/// The certificates that come into force, if something of encryption has changed.
+fn new_certificates(
+    old: &Config,
+    new: &Config,
+    certificates: Certificates,
+) -> Result<Option<Prepared>, (&'static str, String)> {
+    match certificates {
+        _ if new.tls.encrypts_as(&old.tls) => Ok(None),
+        Certificates::Read(Ok(read)) if read.is_for(new) => Ok(Some(read)),
+        Certificates::Read(Err(error)) => {
+            tracing::warn!("CONFIG SET failed: connections cannot be encrypted: {error}");
+            Err((changed_tls(old, new), NOT_ENCRYPTED.to_owned()))
+        }
+        Certificates::Read(Ok(_)) | Certificates::Same => {
+            Err((changed_tls(old, new), "Another CONFIG SET came between, try again.".to_owned()))
+        }
     }
-    Prepared::read(new).map(Some).map_err(|error| {
-        tracing::warn!("CONFIG SET failed: connections cannot be encrypted: {error}");
-        (changed_tls(old, new), NOT_ENCRYPTED.to_owned())
-    })
 }
 
 /// Moves the listeners to other ports or addresses, where the certificates come into force with them.

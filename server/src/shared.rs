@@ -61,7 +61,7 @@ pub struct Shared {
     /// Wrong passwords.
     pub attempts: Attempts,
     /// Certificates, and handshakes by them.
-    pub tls: Tls,
+    pub tls: Arc<Tls>,
     /// Slow commands.
     pub slowlog: SlowLog,
     /// Large requests, with their bytes.
@@ -133,7 +133,7 @@ impl Shared {
             rates: Rates::default(),
             clients: Clients::default(),
             attempts: Attempts::default(),
-            tls: Tls::default(),
+            tls: Arc::default(),
             slowlog: log(settings.slowlog_max_len),
             large_requests: log(settings.commandlog_large_request_max_len),
             large_replies: log(settings.commandlog_large_reply_max_len),

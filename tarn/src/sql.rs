@@ -164,8 +164,6 @@ impl Rules for Settings {
     }
 
     fn identity(&self) -> Option<Identity> {
-        // A certificate that was renewed is in force at once.
-        self.0.tls.look(false);
         let identity = self.0.tls.identity(Service::Sql)?;
         Some(Identity { config: identity.config.clone(), pem: identity.pem.clone() })
     }

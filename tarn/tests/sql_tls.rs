@@ -136,7 +136,8 @@ fn a_certificate_is_renewed_while_the_server_runs() {
     assert_eq!(psql(port, &trusting(&before)), "1\n");
     eventually(|| running.folder.messages().contains("holds no certificate").then_some(()));
     issue(&folder.path(""));
-    assert_eq!(psql(port, &trusting(&folder.path("certificate.pem"))), "1\n");
+    let renewed = trusting(&folder.path("certificate.pem"));
+    eventually(|| (psql(port, &renewed) == "1\n").then_some(()));
     assert!(psql(port, &trusting(&before)).contains("certificate verify failed"));
 }
 
@@ -207,4 +208,17 @@ fn what_comes_before_the_encryption_that_was_asked_for_is_not_obeyed() {
         assert!(answer.len() <= 1, "{behind:?}: {answer:?}");
     }
     assert_eq!(psql(port, "sslmode=require"), "1\n");
+}
+
+#[test]
+fn encryption_is_asked_for_once() {
+    let port = free_port();
+    let _running = Running::start(&["--sql-port", &port.to_string()]);
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    socket.set_read_timeout(Some(running::LIMIT)).unwrap();
+    socket.write_all(&[ASKED, ASKED].concat()).unwrap();
+    let mut answer = Vec::new();
+    let ended = socket.read_to_end(&mut answer).map_err(|error| error.kind());
+    assert!(matches!(ended, Ok(_) | Err(ErrorKind::ConnectionReset)), "{ended:?}");
+    assert_eq!(answer, b"N");
 }

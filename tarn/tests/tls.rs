@@ -502,6 +502,13 @@ fn the_port_opens_and_closes_while_the_server_runs() {
     let refusal = before.ask(&format!("CONFIG SET tls-port {} tls-protocols SSLv3", server.port));
     assert!(refusal.contains("Unable to update TLS configuration"), "{refusal}");
     assert!(server.serves(None));
+    // Files are read by another thread, which a transaction does not wait for.
+    assert_eq!(before.ask("MULTI"), "+OK");
+    assert_eq!(before.ask("CONFIG SET tls-protocols TLSv1.3"), "+QUEUED");
+    let outcome = before.ask("EXEC");
+    assert!(outcome.contains("waits for the disk"), "{outcome}");
+    assert_eq!(before.ask("CONFIG SET tls-protocols TLSv1.3"), "+OK");
+    assert!(server.serves(None));
 }
 
 #[test]

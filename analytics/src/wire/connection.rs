@@ -264,11 +264,16 @@ async fn negotiate<S>(
 ) -> io::Result<(Messages<S>, Option<Arc<[u8]>>)> {
     socket.set_nodelay(true)?;
     let mut certificate = None;
+    // Each kind of encryption is asked for once: nobody is answered for ever without a password.
+    let (mut asked_tls, mut asked_gss) = (false, false);
     let mut messages = messages_of(Either::Left(socket), bound, DefaultClient::new(address, false));
     loop {
         match messages.next().await.transpose().map_err(io::Error::other)? {
             Some(PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::PostgresSsl(_))) => {
-                let Some(identity) = rules.identity().filter(|_| certificate.is_none()) else {
+                if std::mem::replace(&mut asked_tls, true) {
+                    return Err(io::Error::other("encryption was asked for again"));
+                }
+                let Some(identity) = rules.identity() else {
                     messages.send(PgWireBackendMessage::SslResponse(SslResponse::Refuse)).await?;
                     continue;
                 };
@@ -289,6 +294,9 @@ async fn negotiate<S>(
                 messages = messages_of(Either::Right(encrypted), bound, DefaultClient::new(address, true));
             }
             Some(PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::PostgresGss(_))) => {
+                if std::mem::replace(&mut asked_gss, true) {
+                    return Err(io::Error::other("encryption was asked for again"));
+                }
                 messages.send(PgWireBackendMessage::GssEncResponse(GssEncResponse::Refuse)).await?;
             }
             _ => {

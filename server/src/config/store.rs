@@ -118,13 +118,7 @@ impl ConfigStore {
         let _alone = self.writer.lock();
         let old = self.snapshot();
         let rows = settable(pairs)?;
-        let mut new = Config::clone(&old);
-        for (row, (name, text)) in rows.iter().zip(pairs) {
-            let value = row.shape.read_text(text.as_ref());
-            let stored = value.and_then(|value| row.store(&mut new, value, Phase::RunTime));
-            stored.map_err(|reason| SetError::Value { name: shown(name.as_ref()), reason })?;
-        }
-        new.settle();
+        let new = with(&old, &rows, pairs)?;
         apply(&old, &new).map_err(|(name, reason)| {
             let typed = pairs.iter().zip(&rows).find(|(_, row)| row.name == name);
             let name = typed.map_or_else(|| name.to_owned(), |((name, _), _)| shown(name.as_ref()));
@@ -137,6 +131,13 @@ impl ConfigStore {
         *self.current.write() = Arc::new(new);
         self.generation.fetch_add(1, Ordering::Release);
         Ok(changed)
+    }
+
+    /// The configuration in force, and the one that [`set`](Self::set) would make of it.
+    pub fn changed_by<T: AsRef<[u8]>>(&self, pairs: &[(T, T)]) -> Result<(Arc<Config>, Config), SetError> {
+        let old = self.snapshot();
+        let new = with(&old, &settable(pairs)?, pairs)?;
+        Ok((old, new))
     }
 
     /// Calls `apply` with the configuration in force while nobody changes it, so that it can let changes
@@ -195,6 +196,22 @@ fn settable<T: AsRef<[u8]>>(pairs: &[(T, T)]) -> Result<Vec<&'static Directive>,
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// A configuration with these values for these rows.
+fn with<T: AsRef<[u8]>>(
+    old: &Config,
+    rows: &[&'static Directive],
+    pairs: &[(T, T)],
+) -> Result<Config, SetError> {
+    let mut new = old.clone();
+    for (row, (name, text)) in rows.iter().zip(pairs) {
+        let value = row.shape.read_text(text.as_ref());
+        let stored = value.and_then(|value| row.store(&mut new, value, Phase::RunTime));
+        stored.map_err(|reason| SetError::Value { name: shown(name.as_ref()), reason })?;
+    }
+    new.settle();
+    Ok(new)
 }
 
 fn shown(name: &[u8]) -> String {

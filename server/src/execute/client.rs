@@ -16,6 +16,7 @@ use crate::execute::preparing::Ready;
 use crate::execute::spec::Flags;
 use crate::execute::steps::Rest;
 use crate::execute::transaction::{Transaction, Watching};
+use crate::net::certificates::Reading;
 use crate::net::handle::ClientHandle;
 use crate::persist::libraries::Job;
 use crate::persist::migration::{Migration, Queued};
@@ -92,6 +93,8 @@ pub struct Client {
     pub save: Option<Ticket>,
     /// The file that its `CONFIG REWRITE` waits for.
     pub rewrite: Option<rewriter::Ticket>,
+    /// The certificates that its `CONFIG SET` waits for.
+    pub certificates: Option<Reading>,
     /// The change of functions that its `FUNCTION` waits for.
     pub(crate) job: Option<Job>,
     /// The keys that its `MIGRATE` sends to another server.
@@ -152,6 +155,7 @@ impl Client {
             no_touch,
             save: None,
             rewrite: None,
+            certificates: None,
             job: None,
             migration: None,
             sending_turn: None,
@@ -244,6 +248,7 @@ impl Client {
         self.job.is_some()
             || self.save.is_some()
             || self.rewrite.is_some()
+            || self.certificates.is_some()
             || self.asked.is_some()
             || self.searching.is_some()
             || self.migration.is_some()

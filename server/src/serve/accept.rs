@@ -92,7 +92,7 @@ impl Acceptor {
                     match caught {
                         Caught::Hangup => {
                             signals::look_around();
-                            server.tls.look(true);
+                            server.tls.look_soon(true);
                         }
                         Caught::End(ending) => {
                             let running = server.shutdown.attempt();

@@ -64,7 +64,7 @@ impl Rounds {
         self.made += 1;
         if self.made.is_multiple_of(ROUNDS_A_SECOND) {
             logging::follow_file();
-            server.tls.look(false);
+            server.tls.look_soon(false);
         }
     }
 

@@ -16,6 +16,9 @@ pub enum TlsError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// The thread that reads the files has failed.
+    #[error("the files were not read; earlier messages say why")]
+    NoReader,
     /// A file, or a directory, is far too large.
     #[error("{} is too large to hold certificates", .0.display())]
     TooLarge(PathBuf),

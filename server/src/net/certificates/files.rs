@@ -1,8 +1,8 @@
 //! Reads the files of certificates, and makes of them what each port is encrypted with.
 
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +28,8 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 const DIRECTORY_FILES_MAX: usize = 1000;
 /// Tickets to resume by that a client gets with a handshake.
 const TICKETS: usize = 1;
+/// Opens what is no file without a wait.
+const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 
 /// A certificate of the server, and the rules of a port for handshakes by it.
 #[derive(Debug)]
@@ -53,7 +55,7 @@ impl Identity {
 }
 
 /// The stamp of a file, which changes with it; `None`: it is not there.
-pub(super) type Stamp = (PathBuf, Option<(u64, u64, i64, i64)>);
+pub(super) type Stamp = (PathBuf, Option<(u64, u64, [i64; 4])>);
 
 /// The identity that each service is encrypted by; `None`: it is not.
 pub(super) type Identities = Vec<(Service, Option<Arc<Identity>>)>;
@@ -79,7 +81,8 @@ pub(super) fn stamps(config: &Config) -> Vec<Stamp> {
     }
     let stamp = |path: PathBuf| {
         let told = fs::metadata(&path).ok();
-        let stamp = told.map(|told| (told.ino(), told.len(), told.mtime(), told.mtime_nsec()));
+        let times = |told: &fs::Metadata| [told.mtime(), told.mtime_nsec(), told.ctime(), told.ctime_nsec()];
+        let stamp = told.map(|told| (told.ino(), told.len(), times(&told)));
         (path, stamp)
     };
     paths.into_iter().map(stamp).collect()
@@ -163,7 +166,11 @@ fn revocations_of(pem: &[u8], path: &Path) -> Result<Vec<CertificateRevocationLi
 fn bytes_of(path: &Path) -> Result<Vec<u8>, TlsError> {
     let failed = |source| TlsError::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
+    // A pipe would wait for who writes.
+    let file = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(failed(io::Error::other("it is no regular file")));
+    }
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(TlsError::TooLarge(path.to_owned()));

@@ -1,7 +1,7 @@
 //! The certificates of the server, and what the ports are encrypted with.
 //!
 //! ```text
-//!   CONFIG SET, start ──┐
+//!   CONFIG SET, start ──┐ reader
 //!   SIGHUP, each second ┴─> files: read, check ──all well──> identities ──> the next handshake of a port
 //!                                      └─ what was there stays, with a message
 //! ```
@@ -12,6 +12,7 @@ mod error;
 mod files;
 mod keys;
 mod names;
+mod reader;
 mod sessions;
 mod suites;
 
@@ -30,6 +31,8 @@ pub use error::TlsError;
 pub use files::Identity;
 use files::{Identities, Stamp};
 pub use names::user_of;
+use reader::Reader;
+pub use reader::Reading;
 
 /// The log tells of failed handshakes once in that time, at most.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
@@ -39,8 +42,8 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 pub struct Tls {
     identities: [ArcSwapOption<Identity>; Service::ALL.len()],
     state: Mutex<State, rank::Certificates>,
-    /// Why the files as they are now are not in force. Apart from the state, whose lock is held while files
-    /// are read.
+    reader: Reader,
+    /// Why the files as they are now are not in force.
     error: Mutex<Option<String>>,
     told: Mutex<Told>,
     done: [AtomicU64; Service::ALL.len()],
@@ -56,9 +59,11 @@ pub struct Tls {
 #[derive(Debug, Default)]
 struct State {
     /// The configuration that they were named by.
-    config: Option<Config>,
+    config: Option<Arc<Config>>,
     /// Their stamps then.
     stamps: Vec<Stamp>,
+    /// Times that another configuration came into force.
+    number: u64,
 }
 
 /// Certificates that were read and checked, and are not in force yet.
@@ -74,7 +79,12 @@ impl Prepared {
         // Before the files are read: one that changes meanwhile is read again.
         let stamps = files::stamps(config);
         let made = files::identities(config)?;
-        Ok(Prepared { made, state: State { config: Some(config.clone()), stamps } })
+        Ok(Prepared { made, state: State { config: Some(Arc::new(config.clone())), stamps, number: 0 } })
+    }
+
+    /// Whether a configuration names the same, and wants connections encrypted in the same way.
+    pub fn is_for(&self, config: &Config) -> bool {
+        self.state.config.as_ref().is_some_and(|read| read.tls.encrypts_as(&config.tls))
     }
 }
 
@@ -100,24 +110,34 @@ impl Tls {
     pub fn apply(&self, prepared: Prepared) {
         let mut state = self.state.lock();
         self.bring_into_force(prepared.made);
-        *state = prepared.state;
+        *state = State { number: state.number + 1, ..prepared.state };
         *self.error.lock() = None;
     }
 
     /// Reads the files again if they have changed since they were looked at last, or in any case. If they
     /// cannot be used, what was in force stays so.
-    pub fn look(&self, in_any_case: bool) {
-        let mut state = self.state.lock();
-        let State { config: Some(config), stamps: seen } = &mut *state else { return };
+    fn look(&self, in_any_case: bool) {
+        let (config, seen, number) = {
+            let state = self.state.lock();
+            let Some(config) = state.config.clone() else { return };
+            (config, state.stamps.clone(), state.number)
+        };
         if config.tls.has_no_certificate() {
             return;
         }
-        let stamps = files::stamps(config);
-        if *seen == stamps && !in_any_case {
+        let stamps = files::stamps(&config);
+        if seen == stamps && !in_any_case {
             return;
         }
-        *seen = stamps;
-        match files::identities(config) {
+        // Nothing is locked meanwhile: this may take long.
+        let made = files::identities(&config);
+        let mut state = self.state.lock();
+        if state.number != number {
+            // Others came into force.
+            return;
+        }
+        state.stamps = stamps;
+        match made {
             Ok(made) => {
                 self.bring_into_force(made);
                 *self.error.lock() = None;
