@@ -341,6 +341,23 @@ fn ten_thousand_handshakes_that_are_only_begun_keep_nobody_out_and_end() {
     drop(half_open);
 }
 
+#[test]
+fn silent_handshakes_take_no_place_of_a_client() {
+    let server = Encrypting::start(&["--tls-auth-clients", "no", "--maxclients", "100"]);
+    let mut plain = server.running.connect();
+    let connect = || TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    let silent: Vec<TcpStream> = (0..150).map(|_| connect()).collect();
+    // Far less than the time of a handshake.
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(count(&mut plain, "tls_handshakes_under_way") <= 25);
+    let mut others: Vec<Connection> = (0..50).map(|_| server.running.connect()).collect();
+    for other in &mut others {
+        assert_eq!(other.ask("PING"), "+PONG");
+    }
+    assert!(server.serves(None));
+    drop(silent);
+}
+
 /// Handshakes that are begun and not gone on with.
 const HALF_OPEN: u64 = 10_000;
 
@@ -505,7 +522,7 @@ fn the_port_opens_and_closes_while_the_server_runs() {
     // Files are read by another thread, which a transaction does not wait for.
     assert_eq!(before.ask("MULTI"), "+OK");
     assert_eq!(before.ask("CONFIG SET tls-protocols TLSv1.3"), "+QUEUED");
-    let outcome = before.ask("EXEC");
+    let outcome = before.whole("EXEC");
     assert!(outcome.contains("waits for the disk"), "{outcome}");
     assert_eq!(before.ask("CONFIG SET tls-protocols TLSv1.3"), "+OK");
     assert!(server.serves(None));
