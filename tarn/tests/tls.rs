@@ -2,20 +2,21 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "tls/proxies.rs"]
+mod proxies;
 mod running;
 
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType, IsCa,
-    Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType,
+    date_time_ymd,
 };
-#[cfg(feature = "sql")]
-use running::postgres::start;
 use running::{Client, Connection, Folder, LIMIT, Running, eventually, free_port};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use rustls::crypto::ring;
@@ -295,7 +296,7 @@ fn clients_have_to_show_a_certificate_that_is_good_now() {
 }
 
 #[test]
-fn bytes_for_one_port_at_the_other_end_the_connection() {
+fn bytes_for_one_port_are_not_answered_at_the_other() {
     let server = Encrypting::start(&["--tls-auth-clients", "no"]);
     let mut socket = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     socket.set_read_timeout(Some(LIMIT)).unwrap();
@@ -307,6 +308,7 @@ fn bytes_for_one_port_at_the_other_end_the_connection() {
     plain.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     let name = ServerName::try_from("localhost").unwrap();
     let session = ClientConnection::new(server.client(None), name).unwrap();
+    // It is closed, or more of what looks like a request is awaited.
     let mut stream = StreamOwned::new(session, plain);
     assert!(stream.write_all(b"PING\r\n").and_then(|()| stream.read_exact(&mut [0; 1])).is_err());
     assert!(server.serves(None));
@@ -398,29 +400,95 @@ fn an_idle_connection_takes_less_than_30_kilobytes() {
 fn a_client_that_does_not_read_is_closed_and_holds_up_nobody() {
     let server = Encrypting::start(&["--tls-auth-clients", "no"]);
     let mut plain = server.running.connect();
-    assert_eq!(plain.ask("CONFIG SET client-output-buffer-limit \"normal 4mb 0 0\""), "+OK");
-    assert_eq!(plain.ask("SETRANGE long 1000000 x"), ":1000001");
+    assert_eq!(plain.ask("CONFIG SET client-output-buffer-limit \"pubsub 1mb 0 0\""), "+OK");
     let mut slow = server.connect(&server.client(None)).unwrap();
-    for _ in 0..64 {
-        if slow.0.get_mut().write_all(b"GET long\r\n").is_err() {
-            break;
-        }
-    }
+    slow.send("SUBSCRIBE news");
+    assert!(slow.reply().contains("subscribe"));
     let mut other = server.connect(&server.client(None)).unwrap();
-    for _ in 0..100 {
+    // Far more than the limit and what sockets hold.
+    let message = format!("*3\r\n$7\r\nPUBLISH\r\n$4\r\nnews\r\n$100000\r\n{}\r\n", "x".repeat(100_000));
+    let is_gone = (0..1000).any(|_| {
+        plain.0.get_mut().write_all(message.as_bytes()).unwrap();
         assert_eq!(other.ask("PING"), "+PONG");
-    }
-    // It has less than it asked for, or all of it, if the sockets had room.
-    let mut read = 0;
+        plain.try_reply().as_deref() == Some(":0")
+    });
+    assert!(is_gone, "it has its subscription still");
+    assert!(server.running.folder.messages().contains("client-output-buffer-limit"));
     let mut buffer = vec![0; 1 << 16];
-    slow.0.get_mut().sock.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-    while let Ok(len) = slow.0.read(&mut buffer)
-        && len > 0
-    {
-        read += len;
+    let ended = loop {
+        match slow.0.read(&mut buffer) {
+            Ok(0) => break None,
+            Ok(_) => {}
+            Err(error) => break Some(error.kind()),
+        }
+    };
+    assert!(!matches!(ended, Some(ErrorKind::WouldBlock | ErrorKind::TimedOut)), "{ended:?}");
+}
+
+#[test]
+fn what_waits_and_what_ends_does_so_over_tls() {
+    let server = Encrypting::start(&["--tls-auth-clients", "no"]);
+    let mut plain = server.running.connect();
+    let connect = || server.connect(&server.client(None)).unwrap();
+    let mut blocked = connect();
+    blocked.send("BLPOP list 0");
+    eventually(|| plain.ask("INFO clients").contains("blocked_clients:1\r").then_some(()));
+    assert_eq!(plain.ask("RPUSH list one"), ":1");
+    assert_eq!(blocked.reply(), "*[$list $one]");
+    let mut monitor = connect();
+    assert_eq!(monitor.ask("MONITOR"), "+OK");
+    assert_eq!(plain.ask("SET watched 1"), "+OK");
+    let line = monitor.reply();
+    assert!(line.contains("\"watched\""), "{line}");
+    // Each byte is a record.
+    let mut pieces = connect();
+    for byte in b"*2\r\n$4\r\nECHO\r\n$3\r\nabc\r\n" {
+        pieces.0.get_mut().write_all(&[*byte]).unwrap();
     }
-    assert!(read > 0);
-    assert_eq!(other.ask("PING"), "+PONG");
+    assert_eq!(pieces.reply(), "$abc");
+    let id = pieces.ask("CLIENT ID");
+    assert_eq!(plain.ask(&format!("CLIENT KILL ID {}", id.trim_start_matches(':'))), ":1");
+    assert_eq!(pieces.try_ask("PING"), None);
+    // Both sides say goodbye.
+    let mut rest = Vec::new();
+    let mut leaving = connect();
+    leaving.0.get_mut().conn.send_close_notify();
+    leaving.0.get_mut().flush().unwrap();
+    leaving.0.read_to_end(&mut rest).unwrap();
+    assert_eq!(plain.ask("CONFIG SET timeout 1"), "+OK");
+    connect().0.read_to_end(&mut rest).unwrap();
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn certificates_are_asked_for_in_both_versions_and_at_the_metrics_port() {
+    let metrics = free_port();
+    let port = metrics.to_string();
+    let args = ["--metrics-port", &port, "--metrics-tls", "yes", "--metrics-tls-auth-clients", "yes"];
+    let server = Encrypting::start(&args);
+    let mut plain = server.running.connect();
+    let good = server.authority.issue("alice", 5, |_| {});
+    let of_server = server.authority.issue("alice", 6, |params| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    });
+    let scrape = |identity: Option<&Issued>| {
+        let socket = TcpStream::connect(("127.0.0.1", metrics)).unwrap();
+        let mut answer = Vec::new();
+        if let Ok(mut client) = connect(socket, &server.client(identity), "localhost") {
+            let _ = client.0.get_mut().write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            let _ = client.0.read_to_end(&mut answer);
+        }
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    for version in ["TLSv1.2", "TLSv1.3"] {
+        assert_eq!(plain.ask(&format!("CONFIG SET tls-protocols {version}")), "+OK");
+        assert!(server.serves(Some(&good)), "{version}");
+        assert!(!server.serves(None), "{version}");
+        assert!(!server.serves(Some(&of_server)), "{version}: it is for servers");
+        assert!(scrape(Some(&good)).starts_with("HTTP/1.1 200"), "{version}");
+        assert_eq!(scrape(None), "", "{version}");
+        assert_eq!(scrape(Some(&of_server)), "", "{version}");
+    }
 }
 
 #[test]
@@ -664,115 +732,6 @@ fn encryption_can_be_demanded_at_every_port() {
     let _ = encrypted.0.read_to_end(&mut answer);
     let answer = String::from_utf8_lossy(&answer);
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("tarn_tls_handshakes_total"), "{answer}");
-}
-
-/// The head of the PROXY protocol, version 2, for a client of IPv4.
-fn header(command: u8, client: [u8; 4]) -> Vec<u8> {
-    let [a, b, c, d] = client;
-    let addresses = [a, b, c, d, 127, 0, 0, 1, 0x30, 0x39, 0x18, 0xeb];
-    [&b"\r\n\r\n\0\r\nQUIT\n"[..], &[command, 0x11, 0, 12], &addresses].concat()
-}
-
-#[test]
-fn a_proxy_makes_no_stranger_local() {
-    let server = Encrypting::start(&["--tls-auth-clients", "no"]);
-    let mut plain = server.running.connect();
-    assert_eq!(plain.ask("CONFIG SET proxy-protocol-from \"127.0.0.1 10.0.0.0/8\""), "+OK");
-    let through = |port: u16, head: &[u8]| {
-        let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        socket.set_read_timeout(Some(LIMIT)).unwrap();
-        let _ = socket.write_all(head);
-        Client(BufReader::new(socket))
-    };
-    let port = server.running.port;
-    let refusal = through(port, &header(0x21, [192, 0, 2, 7])).try_reply().unwrap();
-    assert!(refusal.starts_with("-DENIED Tarn runs in protected mode"), "{refusal}");
-    // Not even who says that it is this machine.
-    let refusal = through(port, &header(0x21, [127, 0, 0, 1])).try_reply().unwrap();
-    assert!(refusal.starts_with("-DENIED"), "{refusal}");
-    // Nor who says nothing: a proxy also does so for clients that reach it by a Unix socket.
-    let refusal = through(port, &header(0x20, [0; 4])).try_reply().unwrap();
-    assert!(refusal.starts_with("-DENIED Tarn runs in protected mode"), "{refusal}");
-    for head in [&b"PING\r\n"[..], b"PROXY TCP4 192.0.2.7 127.0.0.1 1 2\r\nPING\r\n", &header(0x2f, [1; 4])] {
-        assert_eq!(through(port, head).try_reply(), None, "{head:?}");
-    }
-    // Over TLS it is told as well.
-    let mut socket = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-    socket.write_all(&header(0x21, [192, 0, 2, 7])).unwrap();
-    let mut encrypted = connect(socket, &server.client(None), "localhost").unwrap();
-    let refusal = encrypted.try_reply().unwrap();
-    assert!(refusal.starts_with("-DENIED Tarn runs in protected mode"), "{refusal}");
-    assert_eq!(plain.ask("CONFIG SET protected-mode no"), "+OK");
-    let mut client = through(port, &header(0x21, [192, 0, 2, 7]));
-    let info = client.ask("CLIENT INFO");
-    assert!(info.contains(" addr=192.0.2.7:12345 "), "{info}");
-    let mut proxy = through(port, &header(0x20, [0; 4]));
-    let info = proxy.ask("CLIENT INFO");
-    assert!(info.contains(" addr=127.0.0.1:"), "{info}");
-    // In pieces, and the requests behind it are not lost.
-    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let whole = [header(0x21, [192, 0, 2, 8]), b"PING\r\n".to_vec()].concat();
-    for byte in whole {
-        socket.write_all(&[byte]).unwrap();
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert_eq!(Client(BufReader::new(socket)).try_reply().as_deref(), Some("+PONG"));
-    // Encryption begins behind it.
-    let mut socket = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-    socket.write_all(&header(0x21, [192, 0, 2, 9])).unwrap();
-    let mut encrypted = connect(socket, &server.client(None), "localhost").unwrap();
-    let info = encrypted.ask("CLIENT INFO");
-    assert!(info.contains(" addr=192.0.2.9:12345 "), "{info}");
-    assert_eq!(plain.ask("CONFIG SET tls-required remote"), "+OK");
-    let refusal = through(port, &header(0x21, [192, 0, 2, 7])).try_reply().unwrap();
-    assert!(refusal.starts_with("-DENIED Connections must be encrypted"), "{refusal}");
-    assert_eq!(plain.ask("CONFIG SET proxy-protocol-from localhost").get(..4), Some("-ERR"));
-}
-
-#[test]
-fn local_clients_need_not_be_trusted() {
-    let running = Running::start(&[]);
-    let mut plain = running.connect();
-    assert_eq!(plain.ask("CONFIG SET trust-local-clients no"), "+OK");
-    let refusal = running.connect().try_reply().unwrap();
-    assert!(refusal.starts_with("-DENIED Tarn runs in protected mode"), "{refusal}");
-    assert_eq!(plain.ask("CONFIG SET trust-local-clients yes"), "+OK");
-    assert_eq!(running.connect().ask("PING"), "+PONG");
-}
-
-#[cfg(feature = "sql")]
-#[test]
-fn a_proxy_is_asked_at_the_other_ports_too() {
-    let [sql, metrics] = [free_port(), free_port()];
-    let ports = [sql.to_string(), metrics.to_string()];
-    let args = ["--tls-auth-clients", "no", "--sql-port", &ports[0], "--metrics-port", &ports[1]];
-    let server = Encrypting::start(&args);
-    let mut plain = server.running.connect();
-    assert_eq!(plain.ask("CONFIG SET proxy-protocol-from 127.0.0.0/8"), "+OK");
-    let said = |port: u16, bytes: &[u8]| {
-        let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        socket.set_read_timeout(Some(LIMIT)).unwrap();
-        socket.write_all(bytes).unwrap();
-        let mut said = vec![0; 4096];
-        let len = socket.read(&mut said).unwrap();
-        String::from_utf8_lossy(&said[..len]).into_owned()
-    };
-    let (stranger, itself) = (header(0x21, [192, 0, 2, 7]), header(0x20, [0; 4]));
-    let begin = start(&["user", "default", "database", "tarn"]);
-    for head in [&stranger, &itself] {
-        let refusal = said(sql, &[&head[..], &begin].concat());
-        assert!(refusal.contains("protected mode"), "{refusal}");
-    }
-    let scrape = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    for head in [&stranger, &itself] {
-        assert!(said(metrics, &[&head[..], scrape].concat()).starts_with("HTTP/1.1 403"));
-    }
-    assert_eq!(plain.ask("CONFIG SET protected-mode no"), "+OK");
-    for head in [&stranger, &itself] {
-        let welcome = said(sql, &[&head[..], &begin].concat());
-        assert!(welcome.starts_with('R'), "{welcome}");
-        assert!(said(metrics, &[&head[..], scrape].concat()).starts_with("HTTP/1.1 200"));
-    }
 }
 
 #[test]
