@@ -279,6 +279,10 @@ fn changed_tls(old: &Config, new: &Config) -> &'static str {
         ("tls-ciphers", new.ciphers != old.ciphers),
         ("tls-ciphersuites", new.ciphersuites != old.ciphersuites),
         ("metrics-tls", new.metrics != old.metrics),
+        ("tls-prefer-server-ciphers", new.prefer_server_ciphers != old.prefer_server_ciphers),
+        ("tls-session-caching", new.session_caching != old.session_caching),
+        ("tls-session-cache-size", new.session_cache_size != old.session_cache_size),
+        ("tls-session-cache-timeout", new.session_cache_timeout_s != old.session_cache_timeout_s),
     ]
     .into_iter()
     .find_map(|(directive, has_changed)| has_changed.then_some(directive))

@@ -108,7 +108,7 @@ impl Encrypted {
             if self.take_decrypted(buf)? {
                 return Poll::Ready(Ok(()));
             }
-            // Answers to what came, as an update of keys asks for. The socket wakes this task for either.
+            // Alerts about what came. The socket wakes this task for either.
             self.poll_sent(cx)?;
             if self.read_records(cx, buf)?.is_pending() {
                 return Poll::Pending;

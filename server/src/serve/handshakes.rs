@@ -68,7 +68,9 @@ impl Handshakes {
         let has_resumed = stream.encrypted().is_some_and(Encrypted::has_resumed);
         let outcome = ended.as_ref().map(|()| has_resumed);
         server.tls.note_handshake(&client.addr, Service::RedisTls, outcome);
-        if let Some(certificate) = stream.encrypted().and_then(Encrypted::client_certificate) {
+        if ended.is_ok()
+            && let Some(certificate) = stream.encrypted().and_then(Encrypted::client_certificate)
+        {
             let part = server.config.snapshot().tls.auth_clients_user;
             if let Some(user) = user_of(certificate, part) {
                 // It shakes hands once.

@@ -210,7 +210,7 @@ impl Output {
                 outputs.server.have_synced(lsn, false);
             }
         }
-        self.note_unread(outbox.len());
+        self.note_unread(outbox.len() + self.stream.borrow().unsent_bytes());
         if !self.has_messages.replace(true) {
             outputs.with_messages.borrow_mut().push_back(self.clone());
         }

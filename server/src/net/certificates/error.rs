@@ -28,6 +28,9 @@ pub enum TlsError {
         .0.display()
     )]
     NoCertificate(PathBuf),
+    /// A file holds one that cannot be read.
+    #[error("{} holds a certificate that is not whole, or no PEM", .0.display())]
+    BadCertificate(PathBuf),
     /// A file holds no key.
     #[error("{} holds no private key as PEM", .0.display())]
     NoKey(PathBuf),
@@ -62,10 +65,10 @@ pub enum TlsError {
         source: rustls::Error,
     },
     /// One file is of no use without the other.
-    #[error("both are needed, or none of them")]
+    #[error("of tls-cert-file and tls-key-file both are needed, or none of them")]
     HalfPair,
     /// A port cannot be encrypted without them.
-    #[error("both are needed for {directive}")]
+    #[error("of tls-cert-file and tls-key-file both are needed for {directive}")]
     NoPair {
         /// The directive that asks for encryption.
         directive: &'static str,

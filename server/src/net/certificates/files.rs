@@ -28,6 +28,8 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 const DIRECTORY_FILES_MAX: usize = 1000;
 /// Tickets to resume by that a client gets with a handshake.
 const TICKETS: usize = 1;
+/// Begins a certificate.
+const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
 /// Opens what is no file without a wait.
 const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 
@@ -138,9 +140,9 @@ fn read(config: &Config, certificate: PathBuf, key: PathBuf) -> Result<Material,
                     authorities.add(certificate).map_err(TlsError::Authority)?;
                 }
             }
-            Err(error) if is_named => return Err(error),
             // A directory may have other files.
-            Err(_) => {}
+            Err(TlsError::NoCertificate(_)) if !is_named => {}
+            Err(error) => return Err(error),
         }
     }
     let revocations = match config.below_dir(&tls.crl_file) {
@@ -153,6 +155,9 @@ fn read(config: &Config, certificate: PathBuf, key: PathBuf) -> Result<Material,
 
 fn certificates_of(pem: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    if found.is_err() && pem.windows(BEGIN.len()).any(|word| word == BEGIN) {
+        return Err(TlsError::BadCertificate(path.to_owned()));
+    }
     let found = found.unwrap_or_default();
     if found.is_empty() { Err(TlsError::NoCertificate(path.to_owned())) } else { Ok(found) }
 }
@@ -256,4 +261,24 @@ fn verifier(
         builder = builder.allow_unauthenticated();
     }
     Ok(Some(builder.build()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_is_torn_is_told_apart_from_none() {
+        let read = |pem: &str| certificates_of(pem.as_bytes(), Path::new("some.pem"));
+        for none in ["", "# a note", "-----BEGIN", "-----BEGIN X-----\nAAAA\n-----END X-----\n"] {
+            assert!(matches!(read(none), Err(TlsError::NoCertificate(_))), "{none:?}");
+        }
+        let whole = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert_eq!(read(whole).map(|found| found.len()).ok(), Some(1));
+        for torn in ["-----BEGIN CERTIFICATE-----\nAAAA\n", "-----BEGIN CERTIFICATE-----\n"] {
+            for torn in [torn.to_owned(), format!("{whole}{torn}")] {
+                assert!(matches!(read(&torn), Err(TlsError::BadCertificate(_))), "{torn:?}");
+            }
+        }
+    }
 }

@@ -36,6 +36,8 @@ pub use reader::Reading;
 
 /// The log tells of failed handshakes once in that time, at most.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
+/// Characters of a reason in the log: rustls lists what a stranger has sent.
+const REASON_MAX: usize = 300;
 
 /// The certificates in force, and figures of handshakes.
 #[derive(Debug, Default)]
@@ -213,7 +215,8 @@ impl Tls {
         told.at = Some(now);
         drop(told);
         let others = if count > 1 { format!(", and {} others before", count - 1) } else { String::new() };
-        tracing::warn!("A handshake with {peer} at the port of {} failed: {error}{others}", service.name());
+        let (name, reason) = (service.name(), reason_of(error));
+        tracing::warn!("A handshake with {peer} at the port of {name} failed: {reason}{others}");
     }
 
     /// Handshakes so far at the port of a service: those that went well, and those that failed.
@@ -244,5 +247,27 @@ impl Tls {
     /// Why the files as they are now are not in force; `None`: they are.
     pub fn error(&self) -> Option<String> {
         self.error.lock().clone()
+    }
+}
+
+/// Why a handshake failed, in few words.
+fn reason_of(error: &io::Error) -> String {
+    let whole = error.to_string();
+    let end = whole.char_indices().nth(REASON_MAX).map(|(end, _)| end);
+    match end {
+        None => whole,
+        Some(end) => format!("{} …", &whole[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_do_not_fill_the_log() {
+        assert_eq!(reason_of(&io::Error::other("é".repeat(REASON_MAX))), "é".repeat(REASON_MAX));
+        let long = reason_of(&io::Error::other("é".repeat(100_000)));
+        assert_eq!(long, format!("{} …", "é".repeat(REASON_MAX)));
     }
 }
