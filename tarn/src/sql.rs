@@ -196,7 +196,7 @@ impl tarn_server::analytics::sql::Sql for Asker {
     fn talk_to(&self, caller: caller::Caller) {
         let caller::Caller { stream, peer, refusal, must_encrypt } = caller;
         let Some(peer) = peer.tcp() else { return };
-        // The acceptor has seen that there is room.
+        // The acceptor has seen that there is room. Behind a proxy others may have come first: it is closed.
         let _ = self.callers.try_send(Caller { stream, peer, refusal, must_encrypt });
     }
 

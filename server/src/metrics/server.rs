@@ -83,7 +83,8 @@ impl MetricsServer {
             }
         }
         if let Some(answering) = &self.answering {
-            // The acceptor has seen that there is room.
+            // The acceptor has seen that there is room. Behind a proxy others may have come first: this one
+            // is closed.
             let _ = answering.callers.try_send(caller);
         }
     }

@@ -7,7 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -44,10 +44,15 @@ pub struct Acceptor {
     next: usize,
     config: ConfigReader,
     /// Connections of proxies that have not said yet for whom they come.
-    proxied: JoinSet<Option<Named>>,
+    proxied: JoinSet<Result<Named, Unnamed>>,
     /// The same, the oldest first.
     asked: VecDeque<AbortHandle>,
+    /// When the log told of one that did not say it.
+    told: Option<Instant>,
 }
+
+/// A proxy that did not say for whom it comes, and why that is known.
+struct Unnamed(SocketAddr, io::Error);
 
 /// A connection of which it is known from where it comes.
 struct Named {
@@ -68,8 +73,20 @@ impl Acceptor {
         metrics: MetricsServer,
     ) -> Acceptor {
         let config = server.config.reader();
-        let (proxied, asked) = (JoinSet::new(), VecDeque::new());
-        Acceptor { server, listeners, moves, signals, incoming, metrics, next: 0, config, proxied, asked }
+        let (proxied, asked, told) = (JoinSet::new(), VecDeque::new(), None);
+        Acceptor {
+            server,
+            listeners,
+            moves,
+            signals,
+            incoming,
+            metrics,
+            next: 0,
+            config,
+            proxied,
+            asked,
+            told,
+        }
     }
 
     /// Accepts until `Shared::shut_down`, then closes the listeners.
@@ -111,9 +128,13 @@ impl Acceptor {
                     continue;
                 }
                 Some(named) = self.proxied.join_next(), if !self.proxied.is_empty() => {
-                    // An error: it was ended, for newer ones.
-                    if let Ok(Some(Named { service, stream, peer })) = named {
-                        self.admit(service, Stream::Tcp(stream), peer);
+                    match named {
+                        Ok(Ok(Named { service, stream, peer })) => {
+                            self.admit(service, Stream::Tcp(stream), peer);
+                        }
+                        Ok(Err(unnamed)) => self.tell_unnamed(&unnamed),
+                        // It was ended, for newer ones.
+                        Err(_) => {}
                     }
                     continue;
                 }
@@ -166,15 +187,27 @@ impl Acceptor {
         let asked = self.proxied.spawn(async move {
             match proxy::read(&stream).await {
                 // Proxies say so as well for clients that have no address.
-                Ok(Origin::Itself) => Some(Named { service, stream, peer: Address::Remote(proxy) }),
-                Ok(Origin::Client(client)) => Some(Named { service, stream, peer: Address::Remote(client) }),
-                Err(error) => {
-                    tracing::debug!("a connection of the proxy {proxy} was closed: {error}");
-                    None
-                }
+                Ok(Origin::Itself) => Ok(Named { service, stream, peer: Address::Remote(proxy) }),
+                Ok(Origin::Client(client)) => Ok(Named { service, stream, peer: Address::Remote(client) }),
+                Err(error) => Err(Unnamed(proxy, error)),
             }
         });
         self.asked.push_back(asked);
+    }
+
+    /// Tells of a proxy without a header, which is set up otherwise than `proxy-protocol-from` says.
+    fn tell_unnamed(&mut self, Unnamed(proxy, error): &Unnamed) {
+        let now = Instant::now();
+        // Monitors connect, and go without a word.
+        let is_silent = error.kind() == io::ErrorKind::UnexpectedEof;
+        if is_silent || self.told.is_some_and(|told| now.saturating_duration_since(told) < TOLD_EVERY) {
+            return;
+        }
+        self.told = Some(now);
+        tracing::warn!(
+            "A connection from {proxy}, which 'proxy-protocol-from' names, was closed: {error}. Such ones begin \
+             with a header of version 2 ('send-proxy-v2' in HAProxy)"
+        );
     }
 
     /// The one way in, whatever the port: strangers are turned away while there is no password, and those
@@ -280,5 +313,7 @@ impl Acceptor {
 
 /// A worker that looks after its connections ten times a second is not silent before.
 const SILENCE_MIN: Duration = Duration::from_millis(500);
+/// The log tells of proxies without a header once in that time, at most.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// The reply to one client too many.
 const FULL: &str = "-ERR max number of clients reached\r\n";

@@ -6,7 +6,7 @@ use std::io::{BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use super::running::{Client, LIMIT, Running};
+use super::running::{Client, LIMIT, Running, eventually};
 #[cfg(feature = "sql")]
 use super::running::{free_port, postgres::start};
 use super::{Encrypting, connect};
@@ -41,6 +41,7 @@ fn a_proxy_makes_no_stranger_local() {
     for head in [&b"PING\r\n"[..], b"PROXY TCP4 192.0.2.7 127.0.0.1 1 2\r\nPING\r\n", &header(0x2f, [1; 4])] {
         assert_eq!(through(port, head).try_reply(), None, "{head:?}");
     }
+    eventually(|| server.running.folder.messages().contains("'send-proxy-v2'").then_some(()));
     // Over TLS it is told as well.
     let mut socket = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     socket.write_all(&header(0x21, [192, 0, 2, 7])).unwrap();
