@@ -48,7 +48,15 @@ impl Network {
             Some(_) => return None,
             None => width,
         };
-        (bits <= width).then(|| Network { address, bits, text: text.to_owned() })
+        if bits > width {
+            return None;
+        }
+        // Clients of IPv4 are looked at as such, wherever they stand within IPv6.
+        let (address, bits) = match address.to_canonical() {
+            canonical if width_of(canonical) == width => (canonical, bits),
+            canonical => (canonical, bits.checked_sub(128 - 32)?),
+        };
+        Some(Network { address, bits, text: text.to_owned() })
     }
 
     fn contains(&self, address: IpAddr) -> bool {
@@ -118,15 +126,27 @@ mod tests {
             assert!(!some.contains(address(outside)), "{outside}");
         }
         assert!(!list(&[]).contains(address("127.0.0.1")));
+        for within in ["::ffff:10.0.0.5", "::ffff:10.0.0.0/104"] {
+            assert!(list(&[within]).contains(address("10.0.0.5")), "{within}");
+            assert!(!list(&[within]).contains(address("11.0.0.5")), "{within}");
+        }
         let all = list(&["0.0.0.0/0", "::/0"]);
         assert!(all.contains(address("8.8.8.8")) && all.contains(address("2001:db8::1")));
     }
 
     #[test]
     fn other_words_are_refused() {
-        for word in
-            ["localhost", "10.0.0.0/33", "::1/129", "10.0.0.0/", "10.0.0.0/+8", "10.0.0.0/08", "/8", ""]
-        {
+        for word in [
+            "localhost",
+            "10.0.0.0/33",
+            "::1/129",
+            "10.0.0.0/",
+            "10.0.0.0/+8",
+            "10.0.0.0/08",
+            "/8",
+            "",
+            "::ffff:10.0.0.0/8",
+        ] {
             assert_eq!(networks(&[word]), Err(ValueError::NotNetworks), "{word}");
         }
         let many = vec!["10.0.0.1"; NETWORKS_MAX + 1];
