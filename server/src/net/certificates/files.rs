@@ -14,6 +14,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 
+use super::chains::ShortChains;
 use super::error::TlsError;
 use super::keys::key_of;
 use super::names;
@@ -260,7 +261,7 @@ fn verifier(
     if auth == AuthClients::Optional {
         builder = builder.allow_unauthenticated();
     }
-    Ok(Some(builder.build()?))
+    Ok(Some(Arc::new(ShortChains(builder.build()?))))
 }
 
 #[cfg(test)]

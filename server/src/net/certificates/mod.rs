@@ -8,6 +8,7 @@
 //!
 //! Connections that are open keep what they began with. `names` finds the user in a client's certificate.
 
+mod chains;
 mod error;
 mod files;
 mod keys;
