@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn long_chains_are_refused_before_a_signature_is_looked_at() {
-        let of = |bytes: usize| CertificateDer::from(vec![0; bytes]);
+        let of = |bytes: usize| CertificateDer::from(vec![0u8; bytes]);
         assert!(!is_too_long(&of(2000), &[]));
         assert!(!is_too_long(&of(2000), &vec![of(2000); BETWEEN_MAX]));
         assert!(is_too_long(&of(1), &vec![of(1); BETWEEN_MAX + 1]));

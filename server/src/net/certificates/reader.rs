@@ -16,7 +16,7 @@ use tarn_engine::lock::Mutex;
 use super::{Prepared, Tls, TlsError};
 use crate::config::Config;
 
-/// How the thread is reached.
+/// The way to the thread.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     /// None, before it is needed.
@@ -25,7 +25,7 @@ pub(super) struct Reader {
     looks: AtomicBool,
 }
 
-/// What the thread is to do.
+/// A task of the thread.
 enum Job {
     /// See whether files have changed; read them in any case, or only then.
     Look { in_any_case: bool },
@@ -38,7 +38,7 @@ enum Job {
 pub struct Reading(Mutex<Receiver<Result<Prepared, TlsError>>>);
 
 impl Reading {
-    /// What was read, once; `None`: it is not yet.
+    /// The outcome, once; `None`: it is not there yet.
     pub fn outcome(&self) -> Option<Result<Prepared, TlsError>> {
         match self.0.lock().try_recv() {
             Ok(outcome) => Some(outcome),
@@ -97,7 +97,7 @@ fn work(tls: &Weak<Tls>, jobs: Receiver<Job>) {
                 tls.look(in_any_case);
             }
             Job::Read { config, outcome } => {
-                // Who asked may have gone.
+                // The client may have gone.
                 let _ = outcome.send(Prepared::read(&config));
             }
         }

@@ -62,7 +62,7 @@ impl Sessions {
     /// Forgets them all: there are other certificates. Connections that began with these may last, and hold
     /// on to this.
     pub(super) fn end(&self) {
-        // Who puts one looks at it under the lock: it is seen there, or what was put is forgotten here.
+        // One that is put meanwhile is refused, or forgotten here: `put` looks under the lock.
         self.has_ended.store(true, Ordering::Relaxed);
         for shard in &self.shards {
             *shard.lock() = Shard::default();
