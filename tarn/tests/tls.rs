@@ -259,7 +259,9 @@ fn a_client_refuses_a_server_that_is_not_the_one() {
         assert!(server.connect(&server.client(None)).is_err(), "from {from} to {to}");
     }
     eventually(|| (count(&mut plain, "tls_handshakes_failed") >= 4).then_some(()));
-    assert!(server.running.folder.messages().contains("at the port of Redis over TLS failed"));
+    let messages = server.running.folder.messages();
+    assert!(messages.contains("at the port of Redis over TLS failed"));
+    assert!(messages.contains("The certificate of tls-cert-file has ended"));
 }
 
 #[test]

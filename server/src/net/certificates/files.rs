@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
@@ -49,6 +49,12 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Whether the server's certificate has ended, so that clients refuse it.
+    pub(super) fn has_ended(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        self.ends_unix_s != 0 && self.ends_unix_s < i64::try_from(now).unwrap_or(i64::MAX)
+    }
+
     /// Another one has taken its place.
     pub(super) fn retire(&self) {
         if let Some(sessions) = &self.sessions {
