@@ -9,7 +9,7 @@ use tarn_engine::value::usage::{self, Tracked};
 use tarn_engine::view::ViewLimits;
 use tarn_engine::{EvictionOptions, Victims};
 
-use crate::config::{Config, LogCompaction, MaxmemoryPolicy};
+use crate::config::{Config, Encryption, LogCompaction, MaxmemoryPolicy};
 use crate::execute::services::Services;
 use crate::net::certificates::{Prepared, TlsError};
 use crate::net::listen::{ListenError, Service};
@@ -45,6 +45,7 @@ pub(crate) fn apply(
     } else if let Some(certificates) = certificates {
         server.tls.apply(certificates);
     }
+    warn_of_closed_doors(old, new);
     if !old.keeps_nothing() {
         keeping::warn_if_nothing_is_kept(new);
     }
@@ -205,6 +206,16 @@ fn set_compaction(store: &Store, config: &Config) {
         file_bytes: config.log_file_bytes as u64,
         ..CompactionOptions::default()
     });
+}
+
+/// Warns if no client of the Redis protocol can connect any more.
+fn warn_of_closed_doors(old: &Config, new: &Config) {
+    let are_closed = |config: &Config| {
+        config.tls.required == Encryption::All && config.tls.port == 0 && config.unixsocket.is_empty()
+    };
+    if are_closed(new) && !are_closed(old) {
+        tracing::warn!("'tls-required all' without 'tls-port' or 'unixsocket' lets no client in");
+    }
 }
 
 /// The certificates that come into force, if something of encryption has changed.

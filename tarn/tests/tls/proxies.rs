@@ -84,6 +84,9 @@ fn local_clients_need_not_be_trusted() {
     assert!(refusal.starts_with("-DENIED Tarn runs in protected mode"), "{refusal}");
     assert_eq!(plain.ask("CONFIG SET trust-local-clients yes"), "+OK");
     assert_eq!(running.connect().ask("PING"), "+PONG");
+    // There is no encrypted port.
+    assert_eq!(plain.ask("CONFIG SET tls-required all"), "+OK");
+    assert!(running.folder.messages().contains("lets no client in"));
 }
 
 #[cfg(feature = "sql")]

@@ -159,7 +159,7 @@ impl Tls {
 
     fn bring_into_force(&self, made: Identities) {
         if made.iter().any(|(_, identity)| identity.as_ref().is_some_and(|identity| identity.has_ended())) {
-            tracing::warn!("The certificate of tls-cert-file has ended: clients that check it will refuse it");
+            tracing::warn!("The certificate of tls-cert-file has ended: clients refuse it");
         }
         for (service, identity) in made {
             if let Some(old) = self.identities[service as usize].swap(identity) {
