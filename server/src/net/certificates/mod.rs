@@ -19,7 +19,8 @@ mod suites;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
@@ -33,7 +34,6 @@ pub use files::Identity;
 use files::{Identities, Stamp};
 pub use names::user_of;
 use reader::Reader;
-pub use reader::Reading;
 
 /// The log tells of failed handshakes once in that time, at most.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
@@ -46,6 +46,8 @@ pub struct Tls {
     identities: [ArcSwapOption<Identity>; Service::ALL.len()],
     state: Mutex<State, rank::Certificates>,
     reader: Reader,
+    /// A look was asked for that has not begun. So no more are while the reader waits for a file.
+    looks: AtomicBool,
     /// Why the files as they are now are not in force.
     error: Mutex<Option<String>>,
     told: Mutex<Told>,
@@ -91,6 +93,21 @@ impl Prepared {
     }
 }
 
+/// Certificates that are being read for somebody.
+#[derive(Debug)]
+pub struct Reading(Mutex<Receiver<Result<Prepared, TlsError>>>);
+
+impl Reading {
+    /// The outcome, once; `None`: it is not there yet.
+    pub fn outcome(&self) -> Option<Result<Prepared, TlsError>> {
+        match self.0.lock().try_recv() {
+            Ok(outcome) => Some(outcome),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(TlsError::NoReader)),
+        }
+    }
+}
+
 /// The last message about failed handshakes.
 #[derive(Debug, Default)]
 struct Told {
@@ -115,6 +132,36 @@ impl Tls {
         self.bring_into_force(prepared.made);
         *state = State { number: state.number + 1, ..prepared.state };
         *self.error.lock() = None;
+    }
+
+    /// Has files looked at that may have changed. Waits for nothing.
+    pub fn look_soon(self: &Arc<Self>, in_any_case: bool) {
+        let nothing = self.state.lock().config.as_ref().is_none_or(|config| config.tls.has_no_certificate());
+        if nothing || self.looks.swap(true, Ordering::Relaxed) && !in_any_case {
+            return;
+        }
+        let tls = Arc::downgrade(self);
+        let look = move || {
+            if let Some(tls) = tls.upgrade() {
+                tls.looks.store(false, Ordering::Relaxed);
+                tls.look(in_any_case);
+            }
+        };
+        if let Err(error) = self.reader.ask(Box::new(look)) {
+            self.looks.store(false, Ordering::Relaxed);
+            tracing::warn!("cannot start the thread that reads certificates: {error}");
+        }
+    }
+
+    /// Has the files read that a configuration names. Waits for nothing.
+    pub fn read_soon(&self, config: &Config) -> io::Result<Reading> {
+        let ((outcome, awaited), config) = (sync_channel(1), config.clone());
+        let read = move || {
+            // The client may have gone.
+            let _ = outcome.send(Prepared::read(&config));
+        };
+        self.reader.ask(Box::new(read))?;
+        Ok(Reading(Mutex::new(awaited)))
     }
 
     /// Reads the files again if they have changed since they were looked at last, or in any case. If they
@@ -267,6 +314,29 @@ fn reason_of(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_file_that_is_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, pipe.as_path(), mode).expect("a pipe");
+        let mut config = Config::default();
+        config.tls.cert_file = pipe.as_os_str().as_encoded_bytes().to_vec();
+        config.tls.key_file = config.tls.cert_file.clone();
+        let tls = Tls::default();
+        let reading = tls.read_soon(&config).expect("a thread");
+        let began = Instant::now();
+        let outcome = loop {
+            if let Some(outcome) = reading.outcome() {
+                break outcome;
+            }
+            assert!(began.elapsed() < Duration::from_secs(30), "it waits for who writes into the pipe");
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let error = outcome.expect_err("it holds nothing").to_string();
+        assert!(error.contains("is no regular file"), "{error}");
+    }
 
     #[test]
     fn strangers_do_not_fill_the_log() {
