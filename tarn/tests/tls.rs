@@ -448,6 +448,11 @@ fn what_waits_and_what_ends_does_so_over_tls() {
         pieces.0.get_mut().write_all(&[*byte]).unwrap();
     }
     assert_eq!(pieces.reply(), "$abc");
+    // New keys, in the middle.
+    for _ in 0..3 {
+        pieces.0.get_mut().conn.refresh_traffic_keys().unwrap();
+        assert_eq!(pieces.ask("PING"), "+PONG");
+    }
     let id = pieces.ask("CLIENT ID");
     assert_eq!(plain.ask(&format!("CLIENT KILL ID {}", id.trim_start_matches(':'))), ":1");
     assert_eq!(pieces.try_ask("PING"), None);

@@ -1,5 +1,5 @@
 //! The thread that reads files of certificates. No other does: it may wait for a disk, or for a network that
-//! has gone, and opening a key by its passphrase takes as long as whoever wrote it wanted.
+//! has gone, and opening a key by its passphrase takes as long as the file of the key wants.
 //!
 //! ```text
 //!   main thread, once a second, SIGHUP ── look ──┐
