@@ -33,8 +33,8 @@ const CANCEL_CODE: u32 = 80_877_102;
 
 /// Bytes of an encrypted write: a record's.
 const RECORD_BYTES: usize = 16 << 10;
-/// Encrypted writes of a connection whose keys are never renewed. One is two records at most, and rustls drops
-/// what comes after 2^24 of them, without an error.
+/// Encrypted writes of a connection whose keys are never renewed. One is two records at most, and rustls
+/// drops what comes after 2^24 of them, without an error.
 const WORN_AFTER: u64 = 1 << 22;
 
 /// How long a message may be now.

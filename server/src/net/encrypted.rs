@@ -163,7 +163,8 @@ impl Encrypted {
         })
     }
 
-    /// Has the session give back the buffer that its last records needed: it does so when it is about to read.
+    /// Has the session give back the buffer that its last records needed: it does so when it is about to
+    /// read.
     fn shrink(&mut self) {
         if std::mem::take(&mut self.has_read) {
             // There is nothing. If it must not read now, it says so again when there is.

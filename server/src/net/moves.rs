@@ -33,8 +33,8 @@ impl AcceptorHandle {
     }
 
     /// Listens where `config` says, and nowhere else; where `old` says until now. The certificates come into
-    /// force before anybody is accepted there. On an error everything is as it was; `None` stands for a server
-    /// that stops.
+    /// force before anybody is accepted there. On an error everything is as it was; `None` stands for a
+    /// server that stops.
     ///
     /// REQUIRES: not the acceptor's own thread.
     pub fn listen_as(

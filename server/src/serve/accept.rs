@@ -205,8 +205,8 @@ impl Acceptor {
         }
         self.told = Some(now);
         tracing::warn!(
-            "A connection from {proxy}, which 'proxy-protocol-from' names, was closed: {error}. Such ones begin \
-             with a header of version 2 ('send-proxy-v2' in HAProxy)"
+            "A connection from {proxy}, which 'proxy-protocol-from' names, was closed: {error}. Such ones \
+             begin with a header of version 2 ('send-proxy-v2' in HAProxy)"
         );
     }
 

@@ -301,8 +301,8 @@ impl Output {
     fn end_worn(&self) {
         let ClientHandle { id, addr, .. } = &*self.handle;
         tracing::warn!(
-            "closing client {id} at {addr}: it has got as much as one key of TLS 1.2 may encrypt; TLS 1.3 has \
-             no such end"
+            "closing client {id} at {addr}: it has got as much as one key of TLS 1.2 may encrypt; TLS 1.3 \
+             has no such end"
         );
         self.handle.wake();
     }

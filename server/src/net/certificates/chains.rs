@@ -1,5 +1,5 @@
-//! The chains that clients may show. To verify one may take a hundred signatures, on the thread that serves the
-//! connection, and rustls takes 64 KB of them from strangers.
+//! The chains that clients may show. To verify one may take a hundred signatures, on the thread that serves
+//! the connection, and rustls takes 64 KB of them from strangers.
 
 use std::sync::Arc;
 

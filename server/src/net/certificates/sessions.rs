@@ -1,7 +1,7 @@
 //! Sessions that clients may resume: so many, each so large at most, and for so long.
 //!
-//! A handshake that resumes one checks no certificate of the client again. So there are none where clients are
-//! asked for certificates.
+//! A handshake that resumes one checks no certificate of the client again. So there are none where clients
+//! are asked for certificates.
 
 use std::array;
 use std::collections::{HashMap, VecDeque};
