@@ -1,6 +1,6 @@
 //! Handshakes of TLS: each has a time, and there are so many at most, a quarter of `maxclients` at all
-//! workers together. One more ends the oldest of the network that has most of them, so that silent connections keep
-//! nobody out.
+//! workers together. One more ends the oldest of the network that has most of them, so that silent
+//! connections keep nobody out.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
