@@ -1,10 +1,13 @@
 //! The thread of a worker: an event loop of its own, and the connections that were dealt to it.
 
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
+use tokio::io::ReadBuf;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, mpsc};
 
@@ -18,6 +21,8 @@ use crate::serve::worker::Worker;
 
 /// How often a worker looks after its connections.
 const CRON: Duration = Duration::from_millis(100);
+/// Bytes that are read of a client that is turned away.
+const REFUSED_BYTES: usize = 4 << 10;
 
 /// A client that is being served. It is removed from the registers however that ends, so that a stop does not
 /// wait for clients that are gone.
@@ -168,8 +173,7 @@ async fn serve_client(served: Served, mut stream: Stream, handle: Arc<ClientHand
         return;
     }
     if let Some(refusal) = handle.refusal.get() {
-        // A fresh socket has room for one line.
-        let _ = stream.try_write(format!("-DENIED {refusal}\r\n").as_bytes());
+        turn_away(&mut stream, refusal).await;
         drop(served);
         return;
     }
@@ -179,4 +183,15 @@ async fn serve_client(served: Served, mut stream: Stream, handle: Arc<ClientHand
     let _served = served;
     let end = connection.serve().await;
     tracing::debug!(client = handle.id, ?end, "connection closed");
+}
+
+/// Tells a client why it is turned away.
+async fn turn_away(stream: &mut Stream, refusal: &str) {
+    // Over TLS 1.3 its first request is mostly there already. A socket that closes with something unread is
+    // reset, and some systems drop the line then.
+    let mut bytes = [0; REFUSED_BYTES];
+    let mut request = ReadBuf::new(&mut bytes);
+    let _ = poll_fn(|cx| Poll::Ready(stream.poll_read(cx, &mut request))).await;
+    // A fresh socket has room for one line.
+    let _ = stream.try_write(format!("-DENIED {refusal}\r\n").as_bytes());
 }
