@@ -39,7 +39,8 @@ pub enum TlsError {
     LockedKey(PathBuf),
     /// The same, in a format that is not read.
     #[error(
-        "{} holds a key with a passphrase in a former format; 'openssl pkcs8 -topk8' writes today's",
+        "{} holds a key with a passphrase in a format that is not read, a former one most likely; \
+         'openssl pkcs8 -topk8' writes today's",
         .0.display()
     )]
     FormerKey(PathBuf),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pkcs8::EncryptedPrivateKeyInfoRef;
+use pkcs8::{EncryptedPrivateKeyInfoRef, Error, pkcs5};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use x509_parser::pem::Pem;
@@ -28,9 +28,16 @@ pub(super) fn key_of(pem: &[u8], path: &Path, passphrase: &[u8]) -> Result<Priva
     if passphrase.is_empty() {
         return Err(TlsError::LockedKey(path));
     }
-    let opened =
-        EncryptedPrivateKeyInfoRef::try_from(&*locked.contents).and_then(|locked| locked.decrypt(passphrase));
-    let opened = opened.map_err(|source| TlsError::Passphrase { path, source })?;
+    let Ok(locked) = EncryptedPrivateKeyInfoRef::try_from(&*locked.contents) else {
+        return Err(TlsError::FormerKey(path));
+    };
+    let opened = locked.decrypt(passphrase).map_err(|source| match source {
+        // As OpenSSL wrote keys before 1.1.
+        Error::EncryptedPrivateKey(
+            pkcs5::Error::UnsupportedAlgorithm { .. } | pkcs5::Error::NoPbes1CryptSupport,
+        ) => TlsError::FormerKey(path),
+        source => TlsError::Passphrase { path, source },
+    })?;
     Ok(PrivatePkcs8KeyDer::from(opened.as_bytes().to_vec()).into())
 }
 
@@ -103,6 +110,6 @@ vQnVqNbbDBGvjnsA50Vao8DByXoRf39kD3sKPqkRQPofCkkDbZg=
         let torn = &BY_PBKDF2[..100];
         assert!(matches!(key(torn, "open"), Err(TlsError::NoKey(_))));
         let empty = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n";
-        assert!(matches!(key(empty, "open"), Err(TlsError::Passphrase { .. })));
+        assert!(matches!(key(empty, "open"), Err(TlsError::FormerKey(_))));
     }
 }
