@@ -16,7 +16,7 @@ pub(crate) use tarn_analytics::{DECLARATION_FILES, parquet_of, runs_apart};
 use tarn_engine::record::Lsn;
 use tarn_server::Services;
 use tarn_server::analytics::sql::{Answer, Asked, Cell};
-use tarn_server::config::{AuthClients, Config, SqlTls};
+use tarn_server::config::Config;
 use tarn_server::net::address::Address;
 use tarn_server::net::caller;
 use tarn_server::net::listen::Service;
@@ -62,7 +62,7 @@ impl Sql {
         if let Some(path) = export_directory.as_ref().filter(|path| !path.is_dir()) {
             return Err(SqlError::ExportDirectory(path.display().to_string()));
         }
-        if must_encrypt(config) && config.tls.has_no_certificate() {
+        if config.sql_must_encrypt() && config.tls.has_no_certificate() {
             return Err(SqlError::NoTls);
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -169,17 +169,12 @@ impl Rules for Settings {
     }
 
     fn needs_encryption(&self) -> bool {
-        must_encrypt(&self.0.config.snapshot())
+        self.0.config.snapshot().sql_must_encrypt()
     }
 
     fn note_handshake(&self, peer: SocketAddr, ended: Result<bool, &io::Error>) {
         self.0.tls.note_handshake(&Address::Tcp(peer), Service::Sql, ended);
     }
-}
-
-/// Whether every client has to encrypt: who does not could show no certificate.
-fn must_encrypt(config: &Config) -> bool {
-    config.sql_tls == SqlTls::Required || config.tls.sql_auth_clients == AuthClients::Yes
 }
 
 /// The most bytes of an answer to the command `SQL`, which is one reply.

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::cores::Cores;
 use super::kinds::{
-    AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, DebugAccess, FileName, LogCompaction,
-    LogCompression, LogLevel, MaxmemoryPolicy, MemoryShare, MetricsAuth, OutputBufferLimits, RdbVersion,
-    SaveRules, SqlTls, Supervised, settled,
+    AppendFsync, AuthClients, CheckpointFormat, CheckpointMode, CheckpointPace, DebugAccess, FileName,
+    LogCompaction, LogCompression, LogLevel, MaxmemoryPolicy, MemoryShare, MetricsAuth, OutputBufferLimits,
+    RdbVersion, SaveRules, SqlTls, Supervised, settled,
 };
 use super::notifications::EventClasses;
 use super::shape::Value;
@@ -261,6 +261,11 @@ impl Config {
     /// connections while scripts occupy all of these.
     pub fn serving_threads(&self) -> usize {
         self.threads() + 1
+    }
+
+    /// Whether every client of SQL has to encrypt: one that does not could show no certificate.
+    pub fn sql_must_encrypt(&self) -> bool {
+        self.sql_tls == SqlTls::Required || self.tls.sql_auth_clients == AuthClients::Yes
     }
 
     /// Threads that run queries: as configured, or for 0 one per core, up to 8.

@@ -285,6 +285,9 @@ impl Listeners {
                     tracing::info!("Metrics on https://{address}/metrics");
                 }
                 Service::Metrics => tracing::info!("Metrics on http://{address}/metrics"),
+                Service::Sql if has_tls && config.sql_must_encrypt() => {
+                    tracing::info!("Listening on {address} for SQL, encrypted");
+                }
                 Service::Sql if has_tls => {
                     tracing::info!("Listening on {address} for SQL, encrypted for those who ask")
                 }
