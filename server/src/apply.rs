@@ -45,7 +45,9 @@ pub(crate) fn apply(
     } else if let Some(certificates) = certificates {
         server.tls.apply(certificates);
     }
-    warn_of_closed_doors(old, new);
+    if !has_closed_doors(old) {
+        warn_of_closed_doors(new);
+    }
     if !old.keeps_nothing() {
         keeping::warn_if_nothing_is_kept(new);
     }
@@ -208,14 +210,15 @@ fn set_compaction(store: &Store, config: &Config) {
     });
 }
 
-/// Warns if no client of the Redis protocol can connect any more.
-fn warn_of_closed_doors(old: &Config, new: &Config) {
-    let are_closed = |config: &Config| {
-        config.tls.required == Encryption::All && config.tls.port == 0 && config.unixsocket.is_empty()
-    };
-    if are_closed(new) && !are_closed(old) {
+/// Warns if no client of the Redis protocol can connect.
+pub(crate) fn warn_of_closed_doors(config: &Config) {
+    if has_closed_doors(config) {
         tracing::warn!("'tls-required all' without 'tls-port' or 'unixsocket' lets no client in");
     }
+}
+
+fn has_closed_doors(config: &Config) -> bool {
+    config.tls.required == Encryption::All && config.tls.port == 0 && config.unixsocket.is_empty()
 }
 
 /// The certificates that come into force, if something of encryption has changed.

@@ -525,7 +525,7 @@ fn a_session_does_not_outlive_the_certificate_of_its_client() {
         for _ in 0..3 {
             assert_eq!(server.connect(&client).unwrap().ask("PING"), "+PONG");
         }
-        assert_eq!(count(&mut plain, "tls_handshakes_resumed"), 0, "each shows its certificate anew");
+        assert_eq!(count(&mut plain, "tls_handshakes_resumed"), 0, "each shows its certificate again");
     }
     // The same client, once the certificate is revoked.
     let revoked = server.files.path("revoked.pem");

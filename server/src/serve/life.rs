@@ -54,6 +54,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
         tracing::warn!("{line}");
     }
     keeping::warn_if_nothing_is_kept(config);
+    apply::warn_of_closed_doors(config);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(not_accepting)?;
     let mut signals = {

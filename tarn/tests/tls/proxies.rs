@@ -6,9 +6,9 @@ use std::io::{BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use super::running::{Client, LIMIT, Running, eventually};
 #[cfg(feature = "sql")]
-use super::running::{free_port, postgres::start};
+use super::running::postgres::start;
+use super::running::{Client, Folder, LIMIT, Running, eventually, free_port};
 use super::{Encrypting, connect};
 
 /// The head of the PROXY protocol, version 2, for a client of IPv4.
@@ -87,6 +87,10 @@ fn local_clients_need_not_be_trusted() {
     // There is no encrypted port.
     assert_eq!(plain.ask("CONFIG SET tls-required all"), "+OK");
     assert!(running.folder.messages().contains("lets no client in"));
+    // A start tells of it as well.
+    let (folder, port) = (Folder::new(), free_port().to_string());
+    let _closed = folder.serve(&["--port", &port, "--tls-required", "all"]);
+    eventually(|| folder.messages().contains("lets no client in").then_some(()));
 }
 
 #[cfg(feature = "sql")]
