@@ -79,6 +79,23 @@ vQnVqNbbDBGvjnsA50Vao8DByXoRf39kD3sKPqkRQPofCkkDbZg=
 -----END ENCRYPTED PRIVATE KEY-----
 ";
 
+    // As OpenSSL did it before 1.1, with and without PBES2.
+    const BY_SHA_1: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIHeMEkGCSqGSIb3DQEFDTA8MBsGCSqGSIb3DQEFDDAOBAh8ixYEZ2Z/8gICCAAw
+HQYJYIZIAWUDBAEqBBATlesqTbRAiNfz5NrXPDRZBIGQp0JnVm9wOIzB5Zgp4d1M
+rYa9zIacGutsv97WuDmAhXrkoLQldnVQMzSPVuygTrqAez290XTjtqlQaSyqBugr
+Cy0wSiM3Ky5LiVtx9qDyMC0pXY7V6SQuhjLkkhCAo167tBl2rRyqaKja/K4okfyo
+HQkdxnYDSxtavHReYK8m7psRet0wNaerlGX0BAZBF5uj
+-----END ENCRYPTED PRIVATE KEY-----
+";
+    const BY_PBES_1: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIGxMBwGCiqGSIb3DQEMAQMwDgQISgKyIh93vyoCAggABIGQXXBh1IEApIWvvYTm
+XQPtiDNAP4Fez2qVz7eDBisa1fq22TQLpiQ34Ruy3zYXh/dHDbsdjPHLS/Q/89iR
+UpLnkGQlEmmJ1VodXm05vkLctj/yh+ILjVf3WrQoIm/iHJrgVrzNpYjh1JDT7/t1
+ty4AIms+S9Qz+IM346V7guJ/cOwPe+EBEuQSpThPproJXti6
+-----END ENCRYPTED PRIVATE KEY-----
+";
+
     fn key(pem: &str, passphrase: &str) -> Result<PrivateKeyDer<'static>, TlsError> {
         key_of(pem.as_bytes(), Path::new("key.pem"), passphrase.as_bytes())
     }
@@ -103,7 +120,9 @@ vQnVqNbbDBGvjnsA50Vao8DByXoRf39kD3sKPqkRQPofCkkDbZg=
     fn what_is_no_key_is_told_apart_from_one_of_the_former_format() {
         let former = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\n\
                       AAAA\n-----END EC PRIVATE KEY-----\n";
-        assert!(matches!(key(former, "open"), Err(TlsError::FormerKey(_))));
+        for former in [former, BY_SHA_1, BY_PBES_1] {
+            assert!(matches!(key(former, "open"), Err(TlsError::FormerKey(_))), "{former}");
+        }
         for none in ["", "-----BEGIN", "-----BEGIN X-----\nAAAA\n-----END X-----\n"] {
             assert!(matches!(key(none, "open"), Err(TlsError::NoKey(_))), "{none:?}");
         }
