@@ -47,14 +47,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
     let config = &loaded.config;
     prepare_directories(config)?;
     logging::init(config).map_err(|(path, source)| ServeError::LogFile { path, source })?;
-    for warning in &loaded.warnings {
-        tracing::warn!("{warning}");
-    }
-    if let Some(line) = loaded.disobeyed_line() {
-        tracing::warn!("{line}");
-    }
-    keeping::warn_if_nothing_is_kept(config);
-    apply::warn_of_closed_doors(config);
+    warn_of_settings(&loaded);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(not_accepting)?;
     let mut signals = {
@@ -142,6 +135,18 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
         close_log(open)?;
     }
     saved.and(outcome)
+}
+
+/// Warns of settings that are not obeyed, or hardly meant.
+fn warn_of_settings(loaded: &Loaded) {
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    if let Some(line) = loaded.disobeyed_line() {
+        tracing::warn!("{line}");
+    }
+    keeping::warn_if_nothing_is_kept(&loaded.config);
+    apply::warn_of_closed_doors(&loaded.config);
 }
 
 fn refuse_missing_cores(config: &Config) -> Result<(), ServeError> {
