@@ -45,6 +45,8 @@ pub struct Session {
     analytics: Arc<Analytics>,
     owner: Arc<Owner>,
     context: Arc<SessionContext>,
+    /// Whether it may declare tables and indexes, and write files.
+    declares: bool,
     /// The instant of the block that has begun.
     block: Mutex<Option<Arc<Instant>>>,
     /// The statement that began last.
@@ -54,6 +56,15 @@ pub struct Session {
 impl Analytics {
     /// A new session.
     pub fn session(self: &Arc<Self>) -> Arc<Session> {
+        self.session_that(true)
+    }
+
+    /// A new session that declares nothing, and writes no files.
+    pub fn reading_session(self: &Arc<Self>) -> Arc<Session> {
+        self.session_that(false)
+    }
+
+    fn session_that(self: &Arc<Self>, declares: bool) -> Arc<Session> {
         let context = Arc::new(SessionContext::new_with_state(self.state.clone()));
         let owner = self.queries.owner();
         context.register_udf(activity::backend_pid(owner.pid));
@@ -61,6 +72,7 @@ impl Analytics {
             analytics: self.clone(),
             owner,
             context,
+            declares,
             block: Mutex::new(None),
             newest: Mutex::default(),
         })
@@ -105,6 +117,11 @@ impl Session {
         newest.iter().for_each(|query| query.cancel());
     }
 
+    /// Refuses what declares something, or writes a file, where it must not.
+    fn check_that_it_declares(&self) -> Result<(), QueryError> {
+        if self.declares { Ok(()) } else { Err(QueryError::OnlyReads) }
+    }
+
     /// Runs a statement.
     pub async fn run(self: &Arc<Self>, sql: &str, timeout: Option<Duration>) -> Result<Outcome, QueryError> {
         check_text(sql, &GenericDialect {})?;
@@ -128,6 +145,9 @@ impl Session {
             other => other,
         };
         let (statement, to) = export::of_statement(statement)?;
+        if to.is_some() {
+            self.check_that_it_declares()?;
+        }
         check_names_of(&statement)?;
         refuse_writes(&statement)?;
         let statement = mended_any(statement)?;
@@ -256,7 +276,7 @@ impl Session {
                 _ => None,
             },
             ast::Statement::Drop { object_type: ast::ObjectType::Index, if_exists, names, .. } => {
-                Some(self.drop_indexes(names, *if_exists))
+                Some(self.check_that_it_declares().and_then(|()| self.drop_indexes(names, *if_exists)))
             }
             _ => None,
         }
@@ -315,6 +335,9 @@ impl Session {
         check_plan(&plan)?;
         self.analytics.declared.make_indexes();
         let work = work_of(&plan)?;
+        if work == Work::Declares {
+            self.check_that_it_declares()?;
+        }
         let explains = matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
         if let LogicalPlan::Ddl(DdlStatement::CreateIndex(statement)) = &plan {
             self.analytics.declared.create_index(statement)?;

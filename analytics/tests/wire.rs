@@ -17,6 +17,14 @@ impl Rules for Hasty {
         None
     }
 
+    fn refuses(&self, user: &str, _: SocketAddr) -> Option<&'static str> {
+        (user == "other").then_some("nobody is called so")
+    }
+
+    fn lets_go_on(&self) -> bool {
+        true
+    }
+
     fn connections_max(&self) -> usize {
         2
     }
@@ -85,4 +93,12 @@ fn who_does_not_begin_is_not_waited_for() {
     // Each had one of two places, and gave it back. There is no store, and the error says so.
     let started = said_to(port, b"\0\0\0\x16\0\x03\0\0user\0default\0\0");
     assert!(started.starts_with(b"E") && started.windows(5).any(|code| code == b"57P03"), "{started:?}");
+}
+
+#[test]
+fn a_name_that_is_refused_is_told_why_and_is_not_asked_for_a_password() {
+    let (_runtime, port) = served();
+    let refused = said_to(port, b"\0\0\0\x14\0\x03\0\0user\0other\0\0");
+    let says = |words: &[u8]| refused.windows(words.len()).any(|part| part == words);
+    assert!(refused.starts_with(b"E") && says(b"C28000") && says(b"nobody is called so"), "{refused:?}");
 }

@@ -35,7 +35,7 @@ const BATCH: usize = 50;
 fn main() {
     let rounds: usize = std::env::args().nth(1).map_or(2_000, |rounds| rounds.parse().unwrap());
     let config = Arc::new(ConfigStore::new(Config::default(), None));
-    let server = Services::new(config, AcceptorHandle::new().0, commands::table().slots());
+    let server = Services::new(config, AcceptorHandle::new().0, commands::catalog());
     let (engine, _background) = Engine::unlogged(server.databases, 1, Arc::new(ManualClock::new(NOW)));
     let disk = SimDisk::new(1, SimOptions::default());
     let checkpoints = Arc::new(Checkpoints::open(Arc::new(disk), Path::new("/checkpoints")).unwrap());

@@ -1,5 +1,7 @@
 //! Bringing a configuration into force: at the start, and after each `CONFIG SET`.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tarn_engine::compactor::CompactionOptions;
@@ -9,7 +11,9 @@ use tarn_engine::value::usage::{self, Tracked};
 use tarn_engine::view::ViewLimits;
 use tarn_engine::{EvictionOptions, Victims};
 
-use crate::config::{Config, Encryption, LogCompaction, MaxmemoryPolicy};
+use crate::acl::registry::{DEFAULT, is_name};
+use crate::acl::{RuleError, User, UserId, file, merge_selectors, without_password};
+use crate::config::{AclPubsubDefault, Config, Encryption, LogCompaction, MaxmemoryPolicy};
 use crate::execute::services::Services;
 use crate::net::certificates::{Prepared, TlsError};
 use crate::net::listen::{ListenError, Service};
@@ -51,6 +55,14 @@ pub(crate) fn apply(
     if !old.keeps_nothing() {
         keeping::warn_if_nothing_is_kept(new);
     }
+    if new.requirepass != old.requirepass {
+        server.acl.set_default_password(&new.requirepass);
+        // A line of the user default would outrank the new password at the next start.
+        if server.config.has_noted_users() || !old.orders.users.is_empty() {
+            note_users(server, new);
+        }
+    }
+    server.acl.log.set_len_max(new.acl.log_max_len);
     server.live.update(new);
     server.slowlog.set_len_max(new.slowlog_max_len);
     server.large_requests.set_len_max(new.commandlog_large_request_max_len);
@@ -96,6 +108,111 @@ pub(crate) fn apply(
         }
     }
     Ok(())
+}
+
+/// Has `CONFIG REWRITE` write the users that are in force, unless they stand in a file of their own.
+pub(crate) fn note_users(server: &Services, config: &Config) {
+    if config.aclfile_path().is_none() {
+        server.config.note_users();
+    }
+}
+
+/// Brings the users of the configuration into force: those of its lines, or of the file that `aclfile` names.
+/// An error says why the server must not start.
+pub(crate) fn load_users(server: &Services, config: &Config) -> Result<(), String> {
+    let (acl, path) = (&server.acl, config.aclfile_path());
+    let all_channels = config.acl.pubsub_default == AclPubsubDefault::AllChannels;
+    if path.is_some() && !config.orders.users.is_empty() {
+        return Err(
+            "users are in lines 'user' and in a file that 'aclfile' names; use one of both".to_owned()
+        );
+    }
+    let mut users = Vec::with_capacity(config.orders.users.len());
+    for words in &config.orders.users {
+        let Some((name, rules)) = words.split_first() else { continue };
+        let shown = String::from_utf8_lossy(name);
+        if !is_name(name) {
+            return Err(format!("the name of user '{shown}' has white space or a NUL in it"));
+        }
+        let rules = merge_selectors(rules.iter().map(Vec::as_slice))
+            .map_err(|_| format!("user '{shown}': unmatched parenthesis in acl selector"))?;
+        let mut user = User::new(name, UserId::default(), acl.catalog(), all_channels);
+        // The user default is there already, and would keep its rules.
+        let reset = (name.as_slice() == DEFAULT).then_some(&b"reset"[..]);
+        for rule in reset.into_iter().chain(rules.iter().map(|rule| &**rule)) {
+            user.apply(rule, acl.catalog(), all_channels).map_err(|error| match error {
+                // A rule that names a command is no secret.
+                RuleError::Unknown => {
+                    let rule = String::from_utf8_lossy(without_password(rule));
+                    format!("user '{shown}': rule '{rule}': {error}")
+                }
+                error => format!("user '{shown}': {error}"),
+            })?;
+        }
+        if !user.is_enabled() {
+            tracing::warn!("The user '{shown}' is disabled: there is no 'on' among its rules");
+        }
+        users.push(user);
+    }
+    acl.add(users);
+    if let Some(path) = path {
+        acl.replace(read_users(server, config, &path)?);
+    }
+    warn_if_requirepass_is_outranked(server, config);
+    Ok(())
+}
+
+/// The users of the file that `aclfile` names.
+fn read_users(server: &Services, config: &Config, path: &Path) -> Result<Vec<User>, String> {
+    let all_channels = config.acl.pubsub_default == AclPubsubDefault::AllChannels;
+    let told = |error: String| match path.exists() {
+        true => error,
+        false => format!("{error}; make it, or remove 'aclfile'"),
+    };
+    let users = file::read(path, server.acl.catalog(), all_channels).map_err(told)?;
+    refuse_without_default(config, &users, path)?;
+    Ok(users)
+}
+
+/// Refuses users of a file without `default` where `requirepass` is set: it would need no password then.
+fn refuse_without_default(config: &Config, users: &[User], path: &Path) -> Result<(), String> {
+    if !config.requirepass.is_empty() && !users.iter().any(|user| *user.name == *DEFAULT) {
+        return Err(format!(
+            "Error loading ACLs: the file '{}' has no line of the user 'default', who would need no password \
+             then, but 'requirepass' is set; write such a line, or remove 'requirepass'",
+            path.display()
+        ));
+    }
+    Ok(())
+}
+
+/// Puts the users of the file that `aclfile` names in the place of all, if they may be. As
+/// [`Acl::replace`](crate::acl::Acl::replace).
+pub(crate) fn replace_users(
+    server: &Services,
+    users: Vec<User>,
+    path: &Path,
+) -> Result<Vec<Arc<User>>, String> {
+    // Nobody sets `requirepass` meanwhile.
+    server.config.apply_current(|config| {
+        refuse_without_default(config, &users, path)?;
+        let gone = server.acl.replace(users);
+        warn_if_requirepass_is_outranked(server, config);
+        Ok(gone)
+    })
+}
+
+/// Tells the operator that `requirepass` is not what clients are asked for.
+fn warn_if_requirepass_is_outranked(server: &Services, config: &Config) {
+    let outranks = "rules of the user 'default' outrank 'requirepass'";
+    if config.requirepass.is_empty() {
+        return;
+    }
+    if !server.acl.needs_password() {
+        tracing::warn!("No client needs a password: {outranks}");
+    } else if server.acl.authenticate(DEFAULT, &config.requirepass).is_none() {
+        tracing::warn!("The password of 'requirepass' lets nobody in: {outranks}");
+    }
 }
 
 /// Settings that a start applies outside the server's own fields.
@@ -328,7 +445,7 @@ mod tests {
     use crate::config::ConfigStore;
     use crate::net::caller::Caller;
     use crate::net::moves::AcceptorHandle;
-    use std::sync::{Arc, mpsc};
+    use std::sync::mpsc;
     use tarn_engine::Engine;
     use tarn_engine::checkpoint::Checkpoints;
     use tarn_engine::io::{SimDisk, SimOptions, SystemClock};
@@ -338,7 +455,7 @@ mod tests {
     struct Declares(mpsc::Sender<bool>, Arc<ConfigStore>);
 
     impl Sql for Declares {
-        fn ask(&self, _: &str) -> Box<dyn Asked> {
+        fn ask(&self, _: &str, _: bool) -> Box<dyn Asked> {
             unreachable!("nothing is asked")
         }
 
@@ -368,7 +485,7 @@ mod tests {
     #[test]
     fn declared_indexes_are_made_while_nobody_waits_for_the_configuration() {
         let config = Arc::new(ConfigStore::new(Config::default(), None));
-        let server = Services::new(config.clone(), AcceptorHandle::new().0, commands::table().slots());
+        let server = Services::new(config.clone(), AcceptorHandle::new().0, commands::catalog());
         let (sender, told) = mpsc::channel();
         server.set_sql(Arc::new(Declares(sender, config)));
         let (engine, _background) = Engine::unlogged(server.databases, 1, Arc::new(SystemClock::new()));

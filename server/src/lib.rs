@@ -54,7 +54,7 @@
 //!    6  shared
 //!    5  store
 //!    4  analytics | observe | pubsub | scripts
-//!    3  net
+//!    3  net | acl
 //!    2  json | config
 //!    1  error | glob | version
 //! ```
@@ -71,6 +71,8 @@ mod pubsub;
 pub mod scripts;
 
 // Parts that the tests and fuzz targets of this repository reach. Other programs must not depend on them.
+#[doc(hidden)]
+pub mod acl;
 #[doc(hidden)]
 pub mod commands;
 #[doc(hidden)]

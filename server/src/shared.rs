@@ -13,6 +13,7 @@ use tarn_engine::record::Lsn;
 use tarn_engine::recovery::Progress;
 use tokio::sync::Notify;
 
+use crate::acl::{Acl, Catalog};
 use crate::config::ConfigStore;
 use crate::config::live::Live;
 use crate::net::attempts::Attempts;
@@ -52,6 +53,8 @@ pub struct Shared {
     pub databases: usize,
     /// Counters.
     pub stats: Stats,
+    /// Users and what they may do.
+    pub acl: Acl,
     /// `maxmemory`, and how much is in use.
     pub memory_limit: MemoryLimit,
     /// Rates per second.
@@ -113,8 +116,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// The state of a server whose data is not loaded yet, with `slots` counters of commands.
-    pub fn new(config: Arc<ConfigStore>, slots: usize) -> Shared {
+    /// The state of a server whose data is not loaded yet, with counters for the commands of `catalog`.
+    pub fn new(config: Arc<ConfigStore>, catalog: Catalog) -> Shared {
         let settings = config.snapshot();
         let (workers, databases) = (settings.serving_threads(), settings.databases);
         let log = |len_max| {
@@ -122,13 +125,19 @@ impl Shared {
             log.set_len_max(len_max);
             log
         };
+        let acl = Acl::new(catalog);
+        acl.log.set_len_max(settings.acl.log_max_len);
+        if !settings.requirepass.is_empty() {
+            acl.set_default_password(&settings.requirepass);
+        }
         let started_unix_ms = SystemClock::new().unix_ms();
         let (empty_store, _background) = Engine::unlogged(databases, workers, Arc::new(SystemClock::new()));
         Shared {
             config,
             live: Live::of(&settings),
             databases,
-            stats: Stats::new(workers, slots),
+            stats: Stats::new(workers, acl.catalog().len()),
+            acl,
             memory_limit: MemoryLimit::new(settings.memory.maxmemory_bytes),
             rates: Rates::default(),
             clients: Clients::default(),

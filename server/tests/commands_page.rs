@@ -47,7 +47,6 @@ const MISSING_GROUPS: &[(&str, &str)] = &[
 
 /// Why others are missing, with their subcommands. The rest is not built yet.
 const MISSING: &[(&str, &str)] = &[
-    ("acl", "there are no users with rights yet"),
     ("replicaof", REPLICATION),
     ("slaveof", REPLICATION),
     ("replconf", REPLICATION),

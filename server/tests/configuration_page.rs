@@ -45,7 +45,9 @@ const REFUSED: &str = "
 ## Directives that have to keep their default
 
 Another value would promise what Tarn does not do, so it is refused, at the start and by `CONFIG SET`. So are
-the orders `user` and `rename-command` (there are no users yet), `loadmodule` and `sentinel`.
+the orders `loadmodule` and `sentinel`. A line `user NAME RULES...` makes a user, and a line
+`rename-command NAME OTHER` gives a command another name, or none if that is empty. They are no directives,
+and `CONFIG GET` does not show them. A user of the command line takes the place of that of the file.
 
 | directive | takes | default | why |
 | --- | --- | --- | --- |

@@ -65,7 +65,7 @@ impl Served {
     /// `None` if the disk dies at the start.
     fn start(disk: &Arc<dyn Disk>) -> Option<Served> {
         let config = Arc::new(ConfigStore::new(Config::default(), None));
-        let server = Services::new(config, AcceptorHandle::new().0, commands::table().slots());
+        let server = Services::new(config, AcceptorHandle::new().0, commands::catalog());
         let checkpoints = Checkpoints::open(disk.clone(), Path::new("/checkpoints")).ok()?;
         let mode = SyncMode::Always;
         let options =

@@ -121,10 +121,7 @@ fn any_number_of_databases_is_taken_and_told_where_there_are_fewer() {
 #[test]
 fn what_would_be_dangerous_to_ignore_is_refused_by_name() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let cases: [(&[&str], &str); 6] = [
-        (&["--user", "alice", "on", ">s3cret"], "'user' is not supported by Tarn: access control"),
-        (&["--rename-command", "CONFIG", ""], "'rename-command' is not supported by Tarn: commands cannot"),
-        (&["--aclfile", "users.acl"], "'aclfile' is not supported by Tarn: access control lists"),
+    let cases: [(&[&str], &str); 3] = [
         (&["--loadmodule", "m.so"], "'loadmodule' is not supported by Tarn: there are no modules"),
         (&["--replicaof", "a", "1"], "'replicaof' is not supported by Tarn: there is no replication"),
         (&["--cluster-enabled", "yes"], "'cluster-enabled' is not supported by Tarn: there is no cluster"),

@@ -37,7 +37,7 @@ struct Loading {
 impl Loading {
     fn new() -> Loading {
         let config = Arc::new(ConfigStore::new(Config::default(), None));
-        let server = Services::new(config, AcceptorHandle::new().0, commands::table().slots());
+        let server = Services::new(config, AcceptorHandle::new().0, commands::catalog());
         let databases = server.databases;
         let (engine, _background) = Engine::unlogged(databases, 1, Arc::new(ManualClock::new(NOW)));
         // Else expired keys would go in the background.

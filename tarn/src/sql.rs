@@ -15,6 +15,7 @@ use tarn_analytics::{
 pub(crate) use tarn_analytics::{DECLARATION_FILES, parquet_of, runs_apart};
 use tarn_engine::record::Lsn;
 use tarn_server::Services;
+use tarn_server::acl::{Context, DEFAULT, Door, Reason};
 use tarn_server::analytics::sql::{Answer, Asked, Cell};
 use tarn_server::config::Config;
 use tarn_server::net::address::Address;
@@ -139,10 +140,54 @@ impl Changes for Changing {
 /// The current values of the configuration.
 struct Settings(Arc<Services>);
 
+/// Nobody comes in.
+const SHUT: &str = "SQL takes the user default alone, which is off, or may not do everything, or has another \
+                    password than requirepass";
+/// Another user does not.
+const OTHER_USER: &str = "SQL takes the user default alone; it has no other users of ACL yet";
+
+impl Settings {
+    /// The way in. Statements reach every key, and SCRAM needs more than the hash of a password.
+    fn door(&self) -> (Door, Vec<u8>) {
+        let password = self.0.config.snapshot().requirepass.clone();
+        (self.0.acl.door(&password), password)
+    }
+}
+
+/// A password that nobody knows.
+fn nobody() -> Vec<u8> {
+    let parts = rand::random::<[u64; 4]>();
+    parts.map(|part| format!("{part:016x}")).concat().into_bytes()
+}
+
 impl Rules for Settings {
     fn password(&self) -> Option<Vec<u8>> {
-        let password = self.0.config.snapshot().requirepass.clone();
-        (!password.is_empty()).then_some(password)
+        match self.door() {
+            (Door::Open, _) => None,
+            (Door::Password, password) => Some(password),
+            // It was shut this moment.
+            (Door::Shut, _) => Some(nobody()),
+        }
+    }
+
+    fn refuses(&self, user: &str, peer: SocketAddr) -> Option<&'static str> {
+        let is_default = user.as_bytes() == DEFAULT;
+        let why = match self.door().0 {
+            Door::Shut => SHUT,
+            // Whether there is such a user is not told to who does not know the password.
+            Door::Password if !is_default => OTHER_USER,
+            // All are the user default here, and who names another one is not.
+            Door::Open if !is_default && self.0.acl.user(user.as_bytes()).is_some() => OTHER_USER,
+            Door::Open | Door::Password => return None,
+        };
+        let named = (&b"SQL"[..], user.as_bytes());
+        let (now_ms, client) = (self.0.clock.unix_ms(), format!("addr={peer}"));
+        self.0.acl.log.push(now_ms, Reason::Auth, Context::TopLevel, named, client);
+        Some(why)
+    }
+
+    fn lets_go_on(&self) -> bool {
+        self.0.acl.default_may_do_everything()
     }
 
     fn connections_max(&self) -> usize {
@@ -195,8 +240,12 @@ impl tarn_server::analytics::sql::Sql for Asker {
         let _ = self.callers.try_send(Caller { stream, peer, refusal, must_encrypt });
     }
 
-    fn ask(&self, statement: &str) -> Box<dyn Asked> {
-        let (session, statement) = (self.analytics.session(), statement.to_owned());
+    fn ask(&self, statement: &str, declares: bool) -> Box<dyn Asked> {
+        let session = match declares {
+            true => self.analytics.session(),
+            false => self.analytics.reading_session(),
+        };
+        let statement = statement.to_owned();
         let answering = self.handle.spawn(async move {
             let outcome = session.run(&statement, None).await?;
             let (columns, rows) = outcome.collect(ANSWER_BYTES_MAX).await?;

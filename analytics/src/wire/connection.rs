@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion_postgres::pgwire::api::{
-    ClientInfo, DefaultClient, ErrorHandler, PgWireConnectionState, PgWireServerHandlers,
+    ClientInfo, DefaultClient, ErrorHandler, METADATA_USER, PgWireConnectionState, PgWireServerHandlers,
 };
 use datafusion_postgres::pgwire::error::{ErrorInfo, PgWireError};
 use datafusion_postgres::pgwire::messages::response::{GssEncResponse, SslResponse, TransactionStatus};
@@ -39,11 +39,14 @@ use crate::connections::Place;
 /// How long a client may take nothing of its answer.
 const STALL_PATIENCE: Duration = Duration::from_secs(600);
 
-/// How often it is looked whether the client of a running statement is there.
+/// How often it is looked whether the client of a running statement is there, and may have it run.
 const GONE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether the time for an idle client has changed.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
+
+/// Why a client that is in has to go.
+const FEWER_RIGHTS: &str = "the user default may not do everything any more, and SQL takes no other";
 
 /// How clients are served.
 #[derive(Clone)]
@@ -131,10 +134,14 @@ async fn talk(caller: Caller, at_start: AtStart, house: &House) -> io::Result<()
             if !analytics.connections().has_place(rules.connections_max()) {
                 refusal = refusal.or(Some(("53300", "sorry, too many clients already")));
             }
+            let by_name = || rules.refuses(user_of(&message, &socket), socket.socket_addr());
+            refusal = refusal.or_else(|| by_name().map(|why| ("28000", why)));
             if let Some((code, why)) = refusal {
                 analytics.connections().refuse();
                 return end(&mut socket, code, why).await;
             }
+        } else if !is_cancel && !rules.lets_go_on() {
+            return end(&mut socket, "28000", FEWER_RIGHTS).await;
         }
         let is_extended = message.is_extended_query();
         is_midway = is_extended && !matches!(message, PgWireFrontendMessage::Sync(_));
@@ -151,6 +158,9 @@ async fn talk(caller: Caller, at_start: AtStart, house: &House) -> io::Result<()
             biased;
             done = done => done,
             () = hung_up(look, GONE_INTERVAL) => return Ok(()),
+            () = until_shut_out(&**rules), if !is_at_start && !is_cancel => {
+                return end(&mut socket, "28000", FEWER_RIGHTS).await;
+            }
         };
         if let Err(mut error) = done {
             errors.on_error(&socket, &mut error);
@@ -166,6 +176,22 @@ async fn talk(caller: Caller, at_start: AtStart, house: &House) -> io::Result<()
             seat = Seat::Taken { _place: place };
         }
     }
+}
+
+/// Waits until clients that are in may not go on: a statement whose rows are read slowly could last for long.
+async fn until_shut_out(rules: &dyn Rules) {
+    while rules.lets_go_on() {
+        tokio::time::sleep(GONE_INTERVAL).await;
+    }
+}
+
+/// The name that a client gives itself, in this message or in an earlier one.
+fn user_of<'m, S>(message: &'m PgWireFrontendMessage, socket: &'m Messages<S>) -> &'m str {
+    let named = match message {
+        PgWireFrontendMessage::Startup(startup) => startup.parameters.get(METADATA_USER),
+        _ => socket.metadata().get(METADATA_USER),
+    };
+    named.map_or("", String::as_str)
 }
 
 fn is_starting<S>(socket: &Messages<S>) -> bool {

@@ -11,6 +11,12 @@ pub trait Rules: Send + Sync {
     /// The password that clients need; `None`: none.
     fn password(&self) -> Option<Vec<u8>>;
 
+    /// Why a client that calls itself `user` may not come in, whatever it knows; `None`: it may try.
+    fn refuses(&self, user: &str, peer: SocketAddr) -> Option<&'static str>;
+
+    /// Whether clients that are in may send another statement.
+    fn lets_go_on(&self) -> bool;
+
     /// How many may be connected at once; more are refused.
     fn connections_max(&self) -> usize;
 

@@ -5,10 +5,14 @@ use std::fmt;
 
 use crate::net::caller::Caller;
 
+/// PostgreSQL's code for a statement that the client must not run.
+pub const ONLY_READS: &str = "42501";
+
 /// Who answers statements of SQL.
 pub trait Sql: Send + Sync {
-    /// Asks for a statement, and returns at once.
-    fn ask(&self, statement: &str) -> Box<dyn Asked>;
+    /// Asks for a statement, and returns at once. `declares`: whether it may declare tables and indexes, and
+    /// write files; the answer is an error with the code [`ONLY_READS`] if it must not, and would.
+    fn ask(&self, statement: &str, declares: bool) -> Box<dyn Asked>;
 
     /// Talks to a client of PostgreSQL's protocol.
     fn talk_to(&self, caller: Caller);

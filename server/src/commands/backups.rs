@@ -18,7 +18,7 @@ use crate::persist::backup_place::Places;
 pub(super) const COMMANDS: &[Command] = &[row(
     "backup",
     -2,
-    Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING),
+    Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::READS_ALL),
     "1.0.0",
     "Starts a backup of the log into a directory, or of what came after an earlier one, and returns at once.",
     backup,

@@ -1,13 +1,10 @@
 //! `CLIENT` and its subcommands.
 
-use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
+use tarn_resp::Args;
 
-use tarn_resp::{Args, Protocol};
-
-use crate::commands::client_filters::{ClientFilter, flags_of};
+use crate::commands::client_filters::{ClientFilter, Known};
 use crate::commands::client_tracking;
-use crate::commands::connection::check_name;
+use crate::commands::connection::{check_name, check_name_len};
 use crate::commands::help::unknown_container;
 use crate::config::AppendFsync;
 use crate::error::{CommandError, printable};
@@ -16,8 +13,8 @@ use crate::execute::client::{After, ReplyMode};
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse;
+use crate::execute::showing::client_line;
 use crate::execute::spec::Flags;
-use crate::net::handle::ClientHandle;
 use crate::net::pause::PauseMode;
 
 const PLAIN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
@@ -150,57 +147,19 @@ fn setname<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
     Ok(())
 }
 
-/// One line of `CLIENT LIST`.
-fn describe(client: &ClientHandle) -> String {
-    let info = client.info.lock().clone();
-    let queued = client.queued.load(Ordering::Relaxed);
-    let [channels, patterns, shard_channels] = client.subscriptions();
-    let queued_bytes = client.queued_bytes.load(Ordering::Relaxed);
-    // There is one buffer of replies, and no list behind it. Requests are read where they stand, so arguments
-    // take no memory.
-    let output_bytes = client.output_bytes.load(Ordering::Relaxed);
-    let buffer_bytes = client.output_buffer_bytes.load(Ordering::Relaxed);
-    let [library, version] = &info.library;
-    let mut line = String::new();
-    let _ = write!(
-        line,
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={channels} psub={patterns} \
-         ssub={shard_channels} multi={queued} qbuf={} qbuf-free={} argv-mem=0 multi-mem={queued_bytes} \
-         rbs={buffer_bytes} rbp={buffer_bytes} obl={output_bytes} oll=0 omem={output_bytes} tot-mem={} \
-         events={} cmd={} user=default redir={} resp={} lib-name={library} lib-ver={version}",
-        client.id,
-        client.addr,
-        client.local_addr,
-        client.descriptor.load(Ordering::Relaxed),
-        info.name,
-        client.since.elapsed().as_secs(),
-        client.idle().as_secs(),
-        flags_of(client, &info),
-        info.db,
-        client.query_bytes.load(Ordering::Relaxed),
-        client.query_free_bytes.load(Ordering::Relaxed),
-        client.memory_bytes(),
-        if output_bytes > 0 { "rw" } else { "r" },
-        crate::commands::table()
-            .name_of_slot(client.last_slot.load(Ordering::Relaxed))
-            .unwrap_or("NULL".into()),
-        client_tracking::redirect(client),
-        if client.protocol() == Protocol::Resp3 { 3 } else { 2 },
-    );
-    line
-}
-
 fn info<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    let line = describe(&cx.client.handle) + "\n";
+    let line = client_line(super::table(), &cx.client.handle) + "\n";
     cx.reply.verbatim(*b"txt", line.as_bytes());
     Ok(())
 }
 
 fn list<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let filter = ClientFilter::parse(args.tail(2), false, cx.keys.databases())?;
+    let (databases, acl) = (cx.keys.databases(), &cx.server.acl);
+    let known = Known { databases, is_user: &|name| acl.user(name).is_some() };
+    let filter = ClientFilter::parse(args.tail(2), false, &known)?;
     let mut text = String::new();
     for client in filter.select(&cx.server.clients, cx.client.handle.id) {
-        text.push_str(&describe(&client));
+        text.push_str(&client_line(super::table(), &client));
         text.push('\n');
     }
     cx.reply.verbatim(*b"txt", text.as_bytes());
@@ -212,7 +171,9 @@ fn kill<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
     let filter = if old_style {
         ClientFilter::of_address(args.at(2))
     } else {
-        ClientFilter::parse(args.tail(2), true, cx.keys.databases())?
+        let (databases, acl) = (cx.keys.databases(), &cx.server.acl);
+        let known = Known { databases, is_user: &|name| acl.user(name).is_some() };
+        ClientFilter::parse(args.tail(2), true, &known)?
     };
     let me = cx.client.handle.id;
     let clients = filter.select(&cx.server.clients, me);
@@ -248,6 +209,7 @@ fn setinfo<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
         return Err(CommandError::owned(format!("ERR Unrecognized option '{word}'")));
     };
     let name = names[at];
+    check_name_len(value)?;
     let value = check_name(value).map_err(|_| {
         CommandError::owned(format!("ERR {name} cannot contain spaces, newlines or special characters."))
     })?;

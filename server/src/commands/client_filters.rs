@@ -8,17 +8,16 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tarn_resp::Args;
 
 use crate::config::ClientClass;
 use crate::error::{CommandError, printable};
 use crate::execute::parse;
+use crate::execute::showing::flags_of;
 use crate::net::address::Address;
 use crate::net::clients::Clients;
-use crate::net::handle::{ClientHandle, ClientInfo};
-use crate::net::tracks::TrackFlags;
+use crate::net::handle::ClientHandle;
 
 /// Filters that can be turned round: `NOT-` stands before their names.
 const TRAITS: [&str; 12] =
@@ -31,24 +30,12 @@ const FLAGS: &[u8] = b"OSMPxbtRBducAUreTIN";
 /// Signs of things that clients understand.
 const CAPABILITIES: &[u8] = b"r";
 
-/// The signs of a client in `CLIENT LIST`.
-pub(super) fn flags_of(client: &ClientHandle, info: &ClientInfo) -> String {
-    let queued = client.queued.load(Ordering::Relaxed);
-    let tracks = client.tracks.flags();
-    let signs = [
-        (client.is_monitoring(), 'O'),
-        (client.class() == ClientClass::PubSub, 'P'),
-        (queued >= 0, 'x'),
-        (info.blocked, 'b'),
-        (tracks.has(TrackFlags::ON), 't'),
-        (tracks.has(TrackFlags::BROKEN), 'R'),
-        (tracks.has(TrackFlags::BCAST), 'B'),
-        (client.addr.is_unix(), 'U'),
-        (info.no_evict, 'e'),
-        (info.no_touch, 'T'),
-    ];
-    let flags: String = signs.into_iter().filter_map(|(holds, sign)| holds.then_some(sign)).collect();
-    if flags.is_empty() { "N".to_owned() } else { flags }
+/// The part of the server that filters name.
+pub(super) struct Known<'k> {
+    /// The number of databases.
+    pub(super) databases: usize,
+    /// Whether there is a user of this name.
+    pub(super) is_user: &'k dyn Fn(&[u8]) -> bool,
 }
 
 /// The traits that a client has, or has not. Of a filter that stands twice the later value counts.
@@ -56,8 +43,8 @@ pub(super) fn flags_of(client: &ClientHandle, info: &ClientInfo) -> String {
 struct Traits<'a> {
     /// `None` inside: the class of masters, which no client is of.
     class: Option<Option<ClientClass>>,
-    /// All clients are of the only user.
-    of_default_user: Option<bool>,
+    /// The name of its user.
+    user: Option<&'a [u8]>,
     addr: Option<&'a [u8]>,
     local_addr: Option<&'a [u8]>,
     /// The address without the port.
@@ -78,7 +65,7 @@ impl<'a> Traits<'a> {
         name: &str,
         value: &'a [u8],
         is_negated: bool,
-        databases: usize,
+        known: &Known<'_>,
     ) -> Result<(), CommandError> {
         let signs = |known: &[u8], name: &str| {
             if value.iter().all(|sign| known.contains(sign)) {
@@ -92,11 +79,11 @@ impl<'a> Traits<'a> {
         match name {
             "type" => self.class = Some(class_of(value)?),
             "user" => {
-                if value != b"default" {
+                if !(known.is_user)(value) {
                     let user = printable(value);
                     return Err(CommandError::owned(format!("ERR No such user '{user}'")));
                 }
-                self.of_default_user = Some(true);
+                self.user = Some(value);
             }
             "addr" => self.addr = Some(value),
             "laddr" => self.local_addr = Some(value),
@@ -107,7 +94,7 @@ impl<'a> Traits<'a> {
             "flags" => self.flags = signs(FLAGS, name)?,
             "capa" => self.capabilities = signs(CAPABILITIES, name)?,
             "db" => {
-                self.db = Some(database(value, if is_negated { "NOT-DB" } else { "DB" }, databases)?);
+                self.db = Some(database(value, if is_negated { "NOT-DB" } else { "DB" }, known.databases)?);
             }
             _ => return Err(CommandError::Syntax),
         }
@@ -126,7 +113,7 @@ impl<'a> Traits<'a> {
         let [library, version] = &info.library;
         let answers = [
             self.class.map(|class| class == Some(client.class())),
-            self.of_default_user,
+            self.user.map(|name| *info.user.name == *name),
             is_at(self.addr, &client.addr),
             is_at(self.local_addr, &client.local_addr),
             self.ip.map(|wanted| ip_of(&client.addr).is_some_and(|ip| ip.as_bytes() == wanted)),
@@ -236,7 +223,7 @@ impl<'a> ClientFilter<'a> {
     pub(super) fn parse(
         words: Args<'a>,
         kills: bool,
-        databases: usize,
+        known: &Known<'_>,
     ) -> Result<ClientFilter<'a>, CommandError> {
         let mut filter = ClientFilter { spares_me: kills, ..ClientFilter::default() };
         let mut at = 0;
@@ -256,7 +243,7 @@ impl<'a> ClientFilter<'a> {
                 "skipme" if value.eq_ignore_ascii_case(b"no") => filter.spares_me = false,
                 _ => {
                     let traits = if is_negated { &mut filter.unwanted } else { &mut filter.wanted };
-                    traits.set(name, value, is_negated, databases)?;
+                    traits.set(name, value, is_negated, known)?;
                 }
             }
         }
@@ -297,6 +284,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::net::handle::{ClientInfo, UserTag};
     use tarn_resp::OwnedArgs;
 
     fn clients() -> Clients {
@@ -316,6 +304,7 @@ mod tests {
         change(2, &|info| info.library = ["lib".to_owned(), "1.0".to_owned()]);
         change(2, &|info| info.takes_redirects = true);
         change(3, &|info| (info.db, info.no_touch) = (5, true));
+        change(4, &|info| info.user = UserTag { name: b"alice".as_slice().into(), id: 7 });
         clients.get(3).unwrap().note_subscriptions([1, 0, 0]);
         clients
     }
@@ -323,7 +312,9 @@ mod tests {
     /// The numbers of the clients that the words mean; client 1 asks.
     fn meant(clients: &Clients, words: &str, kills: bool) -> Result<Vec<u64>, String> {
         let words: OwnedArgs = words.split_whitespace().collect();
-        let filter = ClientFilter::parse(words.as_args(), kills, 16).map_err(|error| error.to_string())?;
+        let known = Known { databases: 16, is_user: &|name| [&b"default"[..], b"alice"].contains(&name) };
+        let filter =
+            ClientFilter::parse(words.as_args(), kills, &known).map_err(|error| error.to_string())?;
         Ok(filter.select(clients, 1).iter().map(|client| client.id).collect())
     }
 
@@ -344,8 +335,9 @@ mod tests {
             ("type replica", &[]),
             ("type master", &[]),
             ("not-type primary", &[1, 2, 3, 4]),
-            ("user default", &[1, 2, 3, 4]),
-            ("not-user default", &[]),
+            ("user default", &[1, 2, 3]),
+            ("user alice", &[4]),
+            ("not-user default", &[4]),
             ("addr 10.0.0.1:1001", &[1]),
             ("addr [::1]:1003", &[3]),
             ("addr /run/tarn.socket:0", &[4]),

@@ -5,7 +5,8 @@ use tarn_resp::Args;
 use crate::error::{CommandError, printable};
 use crate::execute::context::Context;
 use crate::execute::parse;
-use crate::net::handle::ClientHandle;
+use crate::execute::rights::refuse_prefix;
+use crate::execute::showing::redirect;
 use crate::net::tracks::TrackFlags;
 use crate::pubsub::{Overlap, overlap};
 
@@ -105,8 +106,20 @@ pub(super) fn tracking<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(
         if options.flags.has(TrackFlags::BCAST) && options.prefixes.is_empty() {
             options.prefixes.push(b"");
         }
+        // Each change of such a key would be told, also those of others.
+        if options.flags.has(TrackFlags::BCAST) {
+            let place = |prefix: &&[u8]| {
+                let is_it = |at: &usize| !prefix.is_empty() && args.at(*at) == *prefix;
+                (3..args.len()).find(is_it).unwrap_or_default()
+            };
+            let refuse = |at| refuse_prefix(cx.server, cx.client, super::table(), args, at);
+            if let Some(refusal) = options.prefixes.iter().map(place).find_map(refuse) {
+                return Err(refusal);
+            }
+        }
         let (client, Options { flags, redirect, prefixes }) = (&mut *cx.client, options);
         cx.server.tracking.begin(&client.handle, flags, redirect, &mut client.prefixes, &prefixes);
+        client.look_again_if_rules_have_changed(&cx.server.acl);
         let bytes: usize = client.prefixes.iter().map(|prefix| PREFIX_BYTES + 2 * prefix.len()).sum();
         if bytes as u64 > cx.server.live.query_buffer_limit_bytes() {
             cx.client.close_for("the prefixes that it tracks are longer than client-query-buffer-limit");
@@ -145,11 +158,6 @@ pub(super) fn caching<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<()
     tracks.set_flag(TrackFlags::CACHING, true);
     cx.reply.ok();
     Ok(())
-}
-
-/// Who is told in a client's stead; 0: nobody, -1: it does not track.
-pub(super) fn redirect(client: &ClientHandle) -> i64 {
-    if client.tracks.is_on() { client.tracks.redirect() as i64 } else { -1 }
 }
 
 pub(super) fn getredir<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {

@@ -62,9 +62,9 @@ fn count<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> 
 /// The arguments that are keys, each with the spec that says so.
 type KeyPlaces = Vec<(usize, &'static KeySpec)>;
 
-/// The request behind `COMMAND GETKEYS` and where its keys stand, with the spec that says so. There may be
-/// none where the command needs none, such as `EVAL`.
-fn keys_of(args: Args<'_>) -> Result<(Args<'_>, KeyPlaces), CommandError> {
+/// The request behind `COMMAND GETKEYS`, its command, and where its keys stand, with the spec that says so.
+/// There may be none where the command needs none, such as `EVAL`.
+fn keys_of(args: Args<'_>) -> Result<(&'static Command, Args<'_>, KeyPlaces), CommandError> {
     let request = args.tail(2);
     let invalid = || CommandError::text("ERR Invalid command specified");
     let Found { command, .. } = commands::table().find(request.at(0)).ok_or_else(invalid)?;
@@ -94,11 +94,11 @@ fn keys_of(args: Args<'_>) -> Result<(Args<'_>, KeyPlaces), CommandError> {
     if found.is_empty() && !command.flags.has(Flags::NO_MANDATORY_KEYS) {
         return Err(CommandError::text("ERR Invalid arguments specified for command"));
     }
-    Ok((request, found))
+    Ok((command, request, found))
 }
 
 fn getkeys<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let (request, found) = keys_of(args)?;
+    let (_, request, found) = keys_of(args)?;
     cx.reply.array(found.len());
     found.iter().for_each(|(index, _)| cx.reply.bulk(request.at(*index)));
     Ok(())
@@ -106,16 +106,15 @@ fn getkeys<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
 
 /// The use that this very request makes of a key: `SET` reads with `GET`, which returns the value, and with
 /// comparisons, `DELEX` with these, and `BITFIELD` writes unless it only reads.
-fn flags_of(request: Args<'_>, spec: &KeySpec) -> &'static [&'static str] {
+pub(super) fn flags_of(command: &str, request: Args<'_>, spec: &KeySpec) -> &'static [&'static str] {
     if !spec.flags.contains(&"variable_flags") {
         return spec.flags;
     }
-    let is_named = |name: &str| request.at(0).eq_ignore_ascii_case(name.as_bytes());
     let says_get = || request.tail(3).iter().any(|word| word.eq_ignore_ascii_case(b"get"));
     let compares = |from: usize| request.tail(from).iter().any(|word| Comparison::of_option(word).is_some());
-    if is_named("bitfield") {
+    if command == "bitfield" {
         if only_reads(request) { &["RO", "access"] } else { &["RW", "access", "update"] }
-    } else if is_named("delex") {
+    } else if command == "delex" {
         if compares(2) { &["RW", "delete"] } else { &["RM", "delete"] }
     } else if says_get() {
         &["RW", "access", "update"]
@@ -141,10 +140,10 @@ fn only_reads(request: Args<'_>) -> bool {
 }
 
 fn getkeysandflags<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let (request, found) = keys_of(args)?;
+    let (command, request, found) = keys_of(args)?;
     cx.reply.array(found.len());
     for (index, spec) in found {
-        let flags = flags_of(request, spec);
+        let flags = flags_of(command.name, request, spec);
         cx.reply.array(2);
         cx.reply.bulk(request.at(index));
         cx.reply.set(flags.len());

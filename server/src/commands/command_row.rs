@@ -4,6 +4,7 @@
 use tarn_resp::Args;
 use tarn_resp::Writer;
 
+use crate::acl::{CATEGORIES, Catalog, Listed};
 use crate::commands;
 use crate::execute::command::Command;
 use crate::execute::context::Context;
@@ -33,31 +34,6 @@ const FLAG_NAMES: &[(Flags, &str)] = &[
     (Flags::NO_MANDATORY_KEYS, "no_mandatory_keys"),
     (Flags::MOVABLEKEYS, "movablekeys"),
     (Flags::ALLOW_BUSY, "allow_busy"),
-];
-
-/// ACL categories in the order of Redis.
-const CATEGORIES: &[&str] = &[
-    "@keyspace",
-    "@read",
-    "@write",
-    "@set",
-    "@sortedset",
-    "@list",
-    "@hash",
-    "@string",
-    "@bitmap",
-    "@hyperloglog",
-    "@geo",
-    "@stream",
-    "@pubsub",
-    "@admin",
-    "@fast",
-    "@slow",
-    "@blocking",
-    "@dangerous",
-    "@connection",
-    "@transaction",
-    "@scripting",
 ];
 
 /// Whether clients are told of a flag: who reads and keeps what it has counted is no writer to them.
@@ -128,16 +104,42 @@ impl Row {
         };
         CATEGORIES.iter().copied().filter(|name| implied(name) || command.categories.contains(name)).collect()
     }
+
+    /// The same as rules of users have it; `parent` is the slot of its command, if it is a subcommand.
+    fn listed(self, parent: Option<usize>) -> Listed {
+        let own = self.categories();
+        let bit = |(place, name): (usize, &&str)| u32::from(own.contains(name)) << place;
+        let categories = CATEGORIES.iter().enumerate().map(bit).sum();
+        // Redis has no rows for the subcommands of a loose one.
+        let is_hidden = self.parent.is_some_and(|parent| parent.flags.has(Flags::LOOSE));
+        Listed { name: self.name(), categories, parent, is_hidden }
+    }
 }
 
-/// All commands, without their subcommands.
+fn row_of(found: Found) -> Row {
+    Row { group: found.group, parent: None, command: found.command }
+}
+
+/// The commands that somebody can call, without their subcommands.
 pub(super) fn rows() -> impl Iterator<Item = Row> {
-    commands::table().all().map(|Found { group, command, .. }| Row { group, parent: None, command })
+    commands::table().named().map(row_of)
 }
 
-/// All commands, each before its subcommands.
+/// The same, each before its subcommands.
 pub(super) fn rows_with_subcommands() -> impl Iterator<Item = Row> {
     rows().flat_map(|row| std::iter::once(row).chain(row.subcommands()))
+}
+
+/// All commands and subcommands as rules of users name them, by the slots of their counters.
+pub(super) fn catalog() -> Catalog {
+    let mut listed: Vec<Listed> = Vec::with_capacity(commands::table().slots());
+    // Rules know commands by the names of their rows, also those that nobody can call any more.
+    for row in commands::table().all().map(row_of) {
+        let parent = listed.len();
+        listed.push(row.listed(None));
+        listed.extend(row.subcommands().map(|sub| sub.listed(Some(parent))));
+    }
+    Catalog::new(listed)
 }
 
 /// A command by `name` or `name|subcommand`.
@@ -193,6 +195,19 @@ pub(super) fn replies(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_catalog_has_every_slot_under_its_name() {
+        let catalog = catalog();
+        let names = commands::table().full_names();
+        assert_eq!(catalog.len(), names.len());
+        for (name, slot) in names {
+            let parent = name.split('|').next().unwrap_or_default().to_owned();
+            let ruled = catalog.name(slot);
+            assert!(ruled == name || ruled == parent && name.starts_with("debug|"), "{name} is {ruled}");
+            assert_eq!(catalog.find(ruled.as_bytes()), Some(catalog.ruled(slot)));
+        }
+    }
 
     #[test]
     fn a_row_is_found_by_its_full_name_in_any_case() {

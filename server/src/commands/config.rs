@@ -105,6 +105,7 @@ fn certificates_for(
 
 fn resetstat<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     cx.server.stats.reset();
+    cx.server.acl.log.reset_counts();
     cx.reply.ok();
     Ok(())
 }
@@ -118,7 +119,7 @@ fn rewrite<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError
     }
     let ticket = match cx.client.rewrite.take() {
         Some(ticket) => ticket,
-        None => server.rewriter.ask(&server.config).map_err(as_reply)?,
+        None => server.rewriter.ask(&server.config, server.acl.lines()).map_err(as_reply)?,
     };
     match server.rewriter.outcome(ticket) {
         Some(outcome) => {

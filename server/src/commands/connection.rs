@@ -1,16 +1,21 @@
 //! Commands about the connection itself.
 
+use std::time::Duration;
+
 use tarn_resp::Args;
 use tarn_resp::Protocol;
 
+use crate::acl::Reason;
+use crate::acl::registry::DEFAULT;
 use crate::commands::modules;
 use crate::error::{CommandError, printable};
 use crate::execute::client::{After, ReplyMode};
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
+use crate::execute::rights::context_of;
+use crate::execute::showing::client_line;
 use crate::execute::spec::Flags;
 use crate::execute::transaction::selected;
-use crate::net::attempts::same_secret;
 use crate::net::listen::Service;
 use crate::version::REDIS_VERSION;
 
@@ -92,16 +97,46 @@ fn select<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     Ok(())
 }
 
-/// Checks a user's password. There is one user, `default`.
-fn authenticate(cx: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), CommandError> {
-    let required = cx.server.config.snapshot().requirepass.clone();
-    // Without a password the user `default` comes in with any.
-    let is_right = user == b"default" && (required.is_empty() || same_secret(&required, password));
-    if is_right {
+/// The time that a connection waits before its next request after so many wrong passwords in a row.
+/// Other connections do not wait.
+fn delay_after(wrong: u32) -> Option<Duration> {
+    /// So many mistakes cost nothing.
+    const FREE: u32 = 3;
+    let doubled = wrong.checked_sub(FREE + 1)?.min(3);
+    Some(Duration::from_millis(50 << doubled))
+}
+
+/// Checks a user's password. `command` is the word that says it.
+fn authenticate(
+    cx: &mut Context<'_, '_>,
+    command: &[u8],
+    name: &[u8],
+    password: &[u8],
+) -> Result<(), CommandError> {
+    // Of a transaction: its client is to wait, or to go, before it says another one.
+    let has_to_wait = cx.client.delay.is_some() || matches!(cx.client.after, After::Close);
+    if cx.client.denies_waiting && has_to_wait {
+        return Err(CommandError::text(
+            "WRONGPASS no password is looked at behind so many wrong ones in one transaction",
+        ));
+    }
+    if let Some(user) = cx.server.acl.authenticate(name, password) {
+        cx.client.become_user(&user);
+        if cx.client.handle.is_told() {
+            // It goes on to be told as this user, or not at all.
+            cx.client.handle.look_at_rights();
+        }
         cx.client.set_authenticated(true);
+        cx.client.wrong_logins = 0;
         return Ok(());
     }
-    if !required.is_empty() && cx.server.attempts.note_wrong(&cx.client.handle.addr, Service::Redis) {
+    cx.client.wrong_logins = cx.client.wrong_logins.saturating_add(1);
+    cx.client.delay = delay_after(cx.client.wrong_logins);
+    let (now, line) = (cx.server.clock.unix_ms(), client_line(super::table(), &cx.client.handle));
+    cx.server.acl.log.push(now, Reason::Auth, context_of(cx.client), (command, name), line);
+    // Where there is nothing to be guessed, nobody guesses.
+    let has_secrets = cx.server.acl.needs_password() || cx.server.acl.all().len() > 1;
+    if has_secrets && cx.server.attempts.note_wrong(&cx.client.handle.addr, Service::Redis) {
         cx.client.after = After::Close;
     }
     Err(CommandError::text("WRONGPASS invalid username-password pair or user is disabled."))
@@ -109,23 +144,35 @@ fn authenticate(cx: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Resul
 
 fn auth<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let (user, password) = match args.len() {
-        2 if cx.server.config.snapshot().requirepass.is_empty() => {
+        2 if cx.server.acl.user(DEFAULT).is_some_and(|user| user.needs_no_password()) => {
             return Err(CommandError::text(
                 "ERR AUTH <password> called without any password configured for the default user. \
                  Are you sure your configuration is correct?",
             ));
         }
-        2 => (&b"default"[..], args.at(1)),
+        2 => (DEFAULT, args.at(1)),
         3 => (args.at(1), args.at(2)),
         _ => return Err(CommandError::Syntax),
     };
-    authenticate(cx, user, password)?;
+    authenticate(cx, args.at(0), user, password)?;
     cx.reply.ok();
     Ok(())
 }
 
+/// The longest name of a client, of its library, or of that one's version, in bytes.
+const NAME_BYTES_MAX: usize = 64 << 10;
+
+/// Refuses a name that is too long to be shown with each refusal.
+pub(super) fn check_name_len(name: &[u8]) -> Result<(), CommandError> {
+    if name.len() <= NAME_BYTES_MAX {
+        return Ok(());
+    }
+    Err(CommandError::text("ERR Names of clients and of their libraries have at most 65536 bytes"))
+}
+
 /// A name that `CLIENT LIST` can show: printable, without spaces.
 pub(super) fn check_name(name: &[u8]) -> Result<String, CommandError> {
+    check_name_len(name)?;
     if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Ok(String::from_utf8_lossy(name).into_owned());
     }
@@ -148,7 +195,7 @@ fn hello<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
     while let Some(option) = args.get(at) {
         let left = args.len() - at - 1;
         if option.eq_ignore_ascii_case(b"auth") && left >= 2 {
-            authenticate(cx, args.at(at + 1), args.at(at + 2))?;
+            authenticate(cx, args.at(0), args.at(at + 1), args.at(at + 2))?;
             at += 3;
         } else if option.eq_ignore_ascii_case(b"setname") && left >= 1 {
             name = Some(check_name(args.at(at + 1))?);
@@ -212,7 +259,8 @@ fn reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> 
     cx.server.tracking.end(&cx.client.handle, &mut cx.client.prefixes);
     cx.client.db = 0;
     cx.client.reply_mode = ReplyMode::On;
-    cx.client.set_authenticated(!cx.server.live.needs_password());
+    cx.client.become_default_user();
+    cx.client.set_authenticated(!cx.server.acl.needs_password());
     {
         let mut info = cx.client.handle.info.lock();
         info.db = 0;
@@ -224,4 +272,23 @@ fn reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> 
     set_protocol(cx, Protocol::Resp2);
     cx.reply.simple("RESET");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_enough_to_be_shown() {
+        assert!(check_name(&[b'a'; NAME_BYTES_MAX]).is_ok());
+        assert!(check_name(&[b'a'; NAME_BYTES_MAX + 1]).is_err());
+    }
+
+    #[test]
+    fn who_is_wrong_again_and_again_waits_longer_each_time_up_to_a_limit() {
+        let delays: Vec<u128> =
+            (0..9).map(|wrong| delay_after(wrong).unwrap_or_default().as_millis()).collect();
+        assert_eq!(delays, [0, 0, 0, 0, 50, 100, 200, 400, 400]);
+        assert_eq!(delay_after(u32::MAX), Some(Duration::from_millis(400)));
+    }
 }

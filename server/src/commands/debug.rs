@@ -53,8 +53,19 @@ const fn making(
     summary: &'static str,
     run: crate::execute::command::Run,
 ) -> Command {
-    const ALONE: Flags = LOADED.with(Flags::WRITE).with(Flags::EXCLUSIVE).with(Flags::UNTOLD);
+    const ALONE: Flags =
+        LOADED.with(Flags::WRITE).with(Flags::EXCLUSIVE).with(Flags::UNTOLD).with(Flags::READS_ALL);
     row(name, arity, ALONE, "1.0.0", summary, run)
+}
+
+/// A command that looks at all keys.
+const fn of_all_keys(
+    name: &'static str,
+    arity: i32,
+    summary: &'static str,
+    run: crate::execute::command::Run,
+) -> Command {
+    row(name, arity, FLAGS.with(Flags::READS_ALL), "1.0.0", summary, run)
 }
 
 /// A switch of something that is not so here.
@@ -77,7 +88,7 @@ pub(super) const COMMANDS: &[Command] = &[row(
     sub("client-eviction", 2, "Is refused: clients are in no buckets by their memory.", client_eviction),
     ignored("client-enforce-reply-list", 3),
     ignored("dict-resizing", 3),
-    sub(
+    of_all_keys(
         "digest",
         2,
         "Returns a digest of all data, the same as that of a redis-server with the same data.",
@@ -91,7 +102,7 @@ pub(super) const COMMANDS: &[Command] = &[row(
     )]),
     sub("error", 3, "Replies this text as an error.", error),
     sub("help", 2, "Lists the subcommands.", help),
-    sub("htstats", -3, "Describes the hash tables that Redis would have for a database.", htstats),
+    of_all_keys("htstats", -3, "Describes the hash tables that Redis would have for a database.", htstats),
     of_key("htstats-key", -3, "The same for the value of a key.", htstats_key),
     ignored("jmap", -2),
     ignored("leak", 3),

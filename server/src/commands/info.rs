@@ -15,6 +15,7 @@ use tarn_engine::view::OpenView;
 use tarn_engine::{Entry, KeyCounts, LogStatus};
 use tarn_resp::Args;
 
+use crate::acl::Reason;
 use crate::commands::{self, absent, key_sizes};
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
@@ -546,6 +547,12 @@ fn stats(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("latest_fork_usec", forks.1);
     report.line("total_forks", forks.0);
     report.line("total_error_replies", cx.server.stats.errors.lock().values().sum::<u64>());
+    let log = &cx.server.acl.log;
+    report.line("acl_access_denied_auth", log.denied(Reason::Auth));
+    report.line("acl_access_denied_cmd", log.denied(Reason::Command));
+    report.line("acl_access_denied_key", log.denied(Reason::Key));
+    report.line("acl_access_denied_channel", log.denied(Reason::Channel));
+    report.line("acl_access_denied_db", log.denied(Reason::Database));
 }
 
 /// Certificates and handshakes. Valkey names the fields about the certificate.

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tarn_resp::Args;
 
+use crate::commands::command_row::find;
 use crate::commands::help::{help, unknown_container};
 use crate::error::{CommandError, printable};
 use crate::execute::command::{Command, row};
@@ -142,12 +143,10 @@ fn ledger<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
 }
 
 fn histogram<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let asked = args.tail(2).into_iter().filter_map(|name| Some(find(name)?.name())).collect::<Vec<_>>();
     let is_asked = |name: &str| {
-        let is_it = |asked: &[u8]| {
-            let container = name.split('|').next().unwrap_or_default();
-            [name, container].iter().any(|name| name.as_bytes().eq_ignore_ascii_case(asked))
-        };
-        args.len() == 2 || args.tail(2).into_iter().any(is_it)
+        let container = name.split('|').next().unwrap_or_default();
+        args.len() == 2 || asked.iter().any(|asked| [name, container].contains(&&**asked))
     };
     let names = super::table().full_names().into_iter().filter(|(name, _)| is_asked(name));
     let called: Vec<_> = names

@@ -4,6 +4,7 @@
 //! import `execute`, `metrics`, `apply` and the folders below them.
 
 mod absent;
+mod acl;
 mod backups;
 mod bitfield;
 mod bits;
@@ -94,12 +95,17 @@ mod zsets;
 
 use std::sync::OnceLock;
 
-use crate::execute::table::{Family, Table};
+use thiserror::Error;
+
+use crate::acl::Catalog;
+use crate::error::printable;
+use crate::execute::table::{Family, RenameError, Table};
 
 /// All families, each with its group for `COMMAND DOCS`.
-const FAMILIES: &[Family] = &[
+pub(crate) const FAMILIES: &[Family] = &[
     ("connection", connection::COMMANDS),
     ("connection", client::COMMANDS),
+    ("server", acl::COMMANDS),
     ("server", checkpoints::COMMANDS),
     ("server", backups::COMMANDS),
     ("server", server::COMMANDS),
@@ -171,11 +177,69 @@ const FAMILIES: &[Family] = &[
     ("sorted-set", element_scans::OF_ZSETS),
 ];
 
+/// All commands as rules of users name them.
+pub fn catalog() -> Catalog {
+    command_row::catalog()
+}
+
+static TABLE: OnceLock<Table> = OnceLock::new();
+
+fn rows_as_they_are() -> Table {
+    Table::new(FAMILIES).with_uses(command::flags_of)
+}
+
 /// The table of all commands.
 pub fn table() -> &'static Table {
-    static TABLE: OnceLock<Table> = OnceLock::new();
-    TABLE.get_or_init(|| Table::new(FAMILIES))
+    TABLE.get_or_init(rows_as_they_are)
 }
+
+/// Why the commands of a process have not got other names.
+#[derive(Debug, Error)]
+pub enum RenamesError {
+    /// One of the names is wrong.
+    #[error("'rename-command {}': {why}", printable(.old))]
+    Refused {
+        /// The name that a command was to lose.
+        old: Vec<u8>,
+        /// The reason.
+        why: RenameError,
+    },
+    /// The table is in use.
+    #[error("commands are renamed before the first server of a process starts, and once")]
+    InUse,
+}
+
+/// Gives commands other names for as long as the process lives: pairs of an old name and a new one, as
+/// [`Table::renamed`] has them. Commands of Redis that are not there yet have no name to lose. To be called
+/// before anything asks for the table.
+pub fn rename(renames: &[[Vec<u8>; 2]]) -> Result<(), RenamesError> {
+    let mut renamed = rows_as_they_are();
+    for [old, new] in renames {
+        if NOT_BUILT.iter().any(|name| old.eq_ignore_ascii_case(name.as_bytes())) {
+            continue;
+        }
+        renamed = renamed
+            .renamed([(&old[..], &new[..])])
+            .map_err(|why| RenamesError::Refused { old: old.clone(), why })?;
+    }
+    if renames.is_empty() { Ok(()) } else { TABLE.set(renamed).map_err(|_| RenamesError::InUse) }
+}
+
+/// The commands of Redis 7.0 that are not built, which lines `rename-command` of a `redis.conf` name.
+const NOT_BUILT: &[&str] = &[
+    "asking",
+    "cluster",
+    "failover",
+    "psync",
+    "readonly",
+    "readwrite",
+    "replconf",
+    "replicaof",
+    "restore-asking",
+    "role",
+    "slaveof",
+    "sync",
+];
 
 #[cfg(test)]
 mod tests {
@@ -243,6 +307,13 @@ mod tests {
         let commands = || table().all().map(|found| found.command);
         for command in commands().chain(commands().flat_map(|command| command.subcommands)) {
             assert!(!command.flags.has(Flags::WRITE.with(Flags::LOADING)), "{}", command.name);
+        }
+    }
+
+    #[test]
+    fn commands_that_are_built_have_left_the_list_of_those_that_are_not() {
+        for name in NOT_BUILT {
+            assert!(table().find(name.as_bytes()).is_none(), "{name}");
         }
     }
 

@@ -7,7 +7,8 @@ use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::spec::Flags;
 
-const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
+const FLAGS: Flags =
+    Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::READS_ALL);
 
 /// The rows of this family.
 pub(super) const COMMANDS: &[Command] = &[row(
@@ -26,6 +27,7 @@ fn monitor<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError
     // As in Redis, there is no reply to a second one.
     if !cx.client.handle.is_monitoring() {
         cx.server.pubsub.monitor(&cx.client.handle);
+        cx.client.look_again_if_rules_have_changed(&cx.server.acl);
         cx.reply.ok();
     }
     Ok(())

@@ -148,7 +148,9 @@ fn subscribe_to(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>) -> Result<
         cx.reply.bulk(name);
         cx.reply.integer(left(subscriptions, kind));
     }
-    if subscriptions.bytes() as u64 > cx.server.live.query_buffer_limit_bytes() {
+    let bytes = subscriptions.bytes();
+    cx.client.look_again_if_rules_have_changed(&cx.server.acl);
+    if bytes as u64 > cx.server.live.query_buffer_limit_bytes() {
         cx.client.close_for("the channels that it reads are longer than client-query-buffer-limit");
     }
     Ok(())

@@ -18,6 +18,7 @@ use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse;
+use crate::execute::rights::may_read_every_key;
 use crate::execute::spec::{Flags, KeySpec};
 use crate::execute::steps::{Steps, at_once};
 use crate::execute::storing::Storing;
@@ -136,11 +137,33 @@ fn store_target(args: Args<'_>) -> Option<usize> {
 
 fn sort<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let options = Options::parse(args, true)?;
+    refuse_other_keys(cx, args, &options)?;
     run(cx, args, &options)
+}
+
+/// Refuses options that look at other keys, if the user may not read all of them.
+fn refuse_other_keys(
+    cx: &Context<'_, '_>,
+    args: Args<'_>,
+    options: &Options<'_>,
+) -> Result<(), CommandError> {
+    let sorts_by_others = options.by.is_some_and(has_star);
+    // As in Redis 7.0, with any pattern.
+    if !sorts_by_others && options.get.is_empty()
+        || may_read_every_key(cx.server, cx.client, super::table(), args)
+    {
+        return Ok(());
+    }
+    Err(CommandError::text(if sorts_by_others {
+        "ERR BY option of SORT denied due to insufficient ACL permissions."
+    } else {
+        "ERR GET option of SORT denied due to insufficient ACL permissions."
+    }))
 }
 
 fn sort_ro<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let options = Options::parse(args, false)?;
+    refuse_other_keys(cx, args, &options)?;
     run(cx, args, &options)
 }
 

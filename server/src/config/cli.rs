@@ -104,12 +104,18 @@ pub fn parse_with_secrets(
     if arguments.stdin {
         load_stdin(&mut reading)?;
     }
+    let mut users = std::mem::take(&mut reading.config.orders.users);
     for CommandOption { name, values } in &arguments.options {
         let line = shown(name, values);
         let located = |problem| LoadError::Line { at: Source::CommandLine, line, problem };
         obey(&mut reading, name, values, Includes::FROM_TOP, located)?;
     }
     load_text(&mut reading, lines, &|_| Source::CommandLine, Includes::Refused)?;
+    // As with directives, what the command line says takes the place of what the file says of the same user.
+    let own = &mut reading.config.orders.users;
+    users.retain(|user| !own.iter().any(|other| other.first() == user.first()));
+    users.append(own);
+    reading.config.orders.users = users;
     reading.fetch_password()?;
     let disobeyed = reading.disobeyed();
     let config = reading.judge()?;
@@ -143,7 +149,10 @@ pub fn take_secrets(args: &[OsString]) -> Option<Secrets> {
         // A last `-` stands for standard input, not for a value.
         let last = values.last().filter(|value| after.is_empty() && *value == b"-");
         let values = &values[..values.len() - usize::from(last.is_some())];
-        if find_directive(&name).is_some_and(|directive| directive.sensitive) && !values.is_empty() {
+        // Passwords stand among the rules of users.
+        let is_secret = name.eq_ignore_ascii_case(b"user")
+            || find_directive(&name).is_some_and(|directive| directive.sensitive);
+        if is_secret && !values.is_empty() {
             secrets.lines.extend([&name, &b" "[..], &join_args(values), b"\n"].concat());
             secrets.args.extend(last.map(|_| OsString::from("-")));
         } else {
@@ -254,6 +263,31 @@ mod tests {
     use super::super::{AppendFsync, SaveRule};
     use super::*;
 
+    #[test]
+    fn users_on_the_command_line_are_taken_from_the_list_of_processes() {
+        let args = "--port|7000|--USER|alice|on|>a secret|~*|--user|bob|on|--hz|20";
+        let args: Vec<OsString> = args.split('|').map(OsString::from).collect();
+        let secrets = take_secrets(&args).unwrap();
+        assert_eq!(secrets.args, ["--port", "7000", "--hz", "20"].map(OsString::from));
+        let Invocation::Serve(loaded) = parse_with_secrets(secrets.args, &secrets.lines).unwrap() else {
+            panic!("it serves");
+        };
+        let words = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+        let users = [words(&["alice", "on", ">a secret", "~*"]), words(&["bob", "on"])];
+        assert_eq!(loaded.config.orders.users, users);
+    }
+
+    #[test]
+    fn a_user_on_the_command_line_takes_the_place_of_that_of_the_file() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"user alice on nopass\nuser bob on\n").unwrap();
+        let path = file.path().to_str().unwrap();
+        let users = parse(&[path, "--user", "alice", "off"]).unwrap().config.orders.users;
+        let words = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+        assert_eq!(users, [words(&["bob", "on"]), words(&["alice", "off"])]);
+        assert!(parse(&["--user", "alice", "on", "--user", "alice", "off"]).is_err());
+    }
+
     fn parse(args: &[&str]) -> Result<Loaded, LoadError> {
         match parse_serve_args(args.iter().map(OsString::from))? {
             Invocation::Serve(loaded) => Ok(*loaded),
@@ -334,7 +368,7 @@ mod tests {
         assert!(refusal(&["a", "b"]).contains("unexpected argument 'b'"));
         assert!(refusal(&["/no/such/file"]).contains("/no/such/file"));
         assert!(refusal(&["--socket-mark-id", "1"]).contains("sockets cannot be marked"));
-        assert!(refusal(&["--rename-command", "CONFIG", ""]).contains("commands cannot be renamed"));
+        assert!(refusal(&["--rename-command", "CONFIG"]).contains("takes a command and its new name"));
     }
 
     #[test]

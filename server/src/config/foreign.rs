@@ -11,8 +11,6 @@ use super::shape::Shape;
 /// Directives that are no settings but orders, which `CONFIG GET` does not show: name and why they are
 /// refused.
 pub(super) const REFUSED_ORDERS: &[(&str, &str)] = &[
-    ("rename-command", "commands cannot be renamed; remove the line"),
-    ("user", "access control lists are not there yet; remove the line, or use requirepass"),
     ("loadmodule", "there are no modules; remove the line"),
     ("sentinel", "there is no sentinel mode; remove the line"),
 ];
@@ -28,7 +26,6 @@ pub(super) const OWN_DEFRAG: Home =
     Home::Inert("entries are moved for half a millisecond at a time; large values stay where they are");
 const OWN_NODES: Home = Home::Inert("entries of streams stand in nodes of Tarn's own size");
 const NO_SYSLOG: Home = Home::Inert("there is no syslog");
-const NO_ACL: Home = Home::Inert("access control lists are not there yet");
 const PROCESS: Home = Home::Inert("the process leaves this to the operating system");
 const NO_HUGE_PAGES: Home = Home::Inert("the heap has no huge pages");
 const ALWAYS_LAZY: Home = Home::Inert("large values are always freed in the background");
@@ -66,7 +63,6 @@ pub(super) static FOREIGN: &[D] = &[
     inert("min-replicas-to-write", COUNT, "0",
         only("there is no replication yet; leave it 0")).alias("min-slaves-to-write"),
     fixed("cluster-enabled", BIT, "no", only("there is no cluster mode yet; leave it 'no'")),
-    fixed("aclfile", TEXT, "", only("access control lists are not there yet; use requirepass")),
     inert("aof-load-truncated", BIT, "yes",
         only("a torn end of the log is always cut, with a message; leave it 'yes'")),
     fixed("socket-mark-id", int(0, u32::MAX as i64), "0", only("sockets cannot be marked; leave it 0")),
@@ -130,8 +126,6 @@ pub(super) static FOREIGN: &[D] = &[
     fixed("bio_cpulist", TEXT, "", PROCESS).alias("bio-cpulist"),
     fixed("aof_rewrite_cpulist", TEXT, "", PROCESS).alias("aof-rewrite-cpulist"),
     inert("ignore-warnings", TEXT, "", PROCESS),
-    inert("acllog-max-len", WIDE, "128", NO_ACL),
-    inert("acl-pubsub-default", Shape::Choice(&["allchannels", "resetchannels"]), "resetchannels", NO_ACL),
 
     // Replication.
     inert("tls-replication", BIT, "no", NO_REPLICATION),

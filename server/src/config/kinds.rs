@@ -90,6 +90,16 @@ choice! {
 }
 
 choice! {
+    /// The channels that new users may read and write.
+    AclPubsubDefault {
+        /// All.
+        AllChannels = "allchannels",
+        /// None.
+        ResetChannels = "resetchannels",
+    }
+}
+
+choice! {
     /// How the log is kept short.
     LogCompaction {
         /// Copy the records that are still valid, file by file.

@@ -25,7 +25,6 @@ pub struct Live {
     timeout_s: AtomicU64,
     tcp_keepalive_s: AtomicU64,
     auth_timeout_s: AtomicU64,
-    needs_password: AtomicBool,
     protected_mode: AtomicBool,
     trusts_local_clients: AtomicBool,
     maxclients: AtomicU64,
@@ -64,7 +63,6 @@ impl Live {
             timeout_s: AtomicU64::new(0),
             tcp_keepalive_s: AtomicU64::new(0),
             auth_timeout_s: AtomicU64::new(0),
-            needs_password: AtomicBool::new(false),
             protected_mode: AtomicBool::new(false),
             trusts_local_clients: AtomicBool::new(true),
             maxclients: AtomicU64::new(0),
@@ -97,7 +95,6 @@ impl Live {
             live.soft_s.store(limit.soft_s, Ordering::Relaxed);
         }
         self.timeout_s.store(config.timeout_s, Ordering::Relaxed);
-        self.needs_password.store(!config.requirepass.is_empty(), Ordering::Relaxed);
         self.tcp_keepalive_s.store(config.tcp_keepalive_s.into(), Ordering::Relaxed);
         self.auth_timeout_s.store(config.auth_timeout_s, Ordering::Relaxed);
         self.protected_mode.store(config.protected_mode, Ordering::Relaxed);
@@ -243,19 +240,14 @@ impl Live {
         self.auth_timeout_s.load(Ordering::Relaxed)
     }
 
-    /// Whether only clients on this machine are served, as nobody must say a password.
+    /// Whether only clients on this machine are served while nobody must say a password.
     pub fn is_protected(&self) -> bool {
-        self.protected_mode.load(Ordering::Relaxed) && !self.needs_password()
+        self.protected_mode.load(Ordering::Relaxed)
     }
 
     /// Whether a client with a loopback address is on this machine.
     pub fn trusts_local_clients(&self) -> bool {
         self.trusts_local_clients.load(Ordering::Relaxed)
-    }
-
-    /// Whether clients must say a password.
-    pub fn needs_password(&self) -> bool {
-        self.needs_password.load(Ordering::Relaxed)
     }
 
     /// Limits of a request.

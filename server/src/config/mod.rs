@@ -33,15 +33,15 @@ pub use directives::{directives, find_directive, nearest_name};
 pub use error::{LoadError, RewriteError, SetError, Source, ValueError};
 pub use file::read_config;
 pub use kinds::{
-    AppendFsync, AuthClients, CertificateUser, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass,
-    DebugAccess, Encryption, FileName, LogCompaction, LogCompression, LogLevel, MaxmemoryPolicy, MemoryShare,
-    MetricsAuth, OutputBufferLimit, OutputBufferLimits, RdbVersion, SaveRule, SaveRules, SqlTls, Supervised,
-    by_words,
+    AclPubsubDefault, AppendFsync, AuthClients, CertificateUser, CheckpointFormat, CheckpointMode,
+    CheckpointPace, ClientClass, DebugAccess, Encryption, FileName, LogCompaction, LogCompression, LogLevel,
+    MaxmemoryPolicy, MemoryShare, MetricsAuth, OutputBufferLimit, OutputBufferLimits, RdbVersion, SaveRule,
+    SaveRules, SqlTls, Supervised, by_words,
 };
 pub use networks::Networks;
 pub use notifications::EventClasses;
 pub use rewrite::rewrite_text;
-pub use settings::{Config, MemorySettings};
+pub use settings::{AclSettings, Config, MemorySettings};
 pub(crate) use shape::parse_memory;
 pub use shape::{Shape, Value};
 pub use store::{ChangedDirective, ConfigReader, ConfigStore};

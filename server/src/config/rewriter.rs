@@ -38,12 +38,17 @@ impl Default for Rewriter {
 }
 
 impl Rewriter {
-    /// Has the configuration written as it is from now on. Waits for nothing.
-    pub fn ask(self: &Arc<Self>, config: &Arc<ConfigStore>) -> io::Result<Ticket> {
+    /// Has the configuration written as it is from now on. Waits for nothing. `users`: the lines that make
+    /// all users as they are when it is called.
+    pub fn ask(
+        self: &Arc<Self>,
+        config: &Arc<ConfigStore>,
+        users: impl Fn() -> Vec<Vec<u8>> + Send + 'static,
+    ) -> io::Result<Ticket> {
         let mut state = self.state.lock();
         if !state.is_running {
             let (rewriter, config) = (self.clone(), config.clone());
-            let write = move || rewriter.write(&config);
+            let write = move || rewriter.write(&config, &users);
             std::thread::Builder::new().name("tarn-config".to_owned()).spawn(write)?;
             state.is_running = true;
         }
@@ -58,12 +63,12 @@ impl Rewriter {
     }
 
     /// Writes until nobody asks any more.
-    fn write(&self, config: &ConfigStore) {
+    fn write(&self, config: &ConfigStore, users: &impl Fn() -> Vec<Vec<u8>>) {
         let mut state = self.state.lock();
         while state.done < state.asked {
             let asked = state.asked;
             drop(state);
-            let outcome = config.rewrite();
+            let outcome = config.rewrite(users);
             match &outcome {
                 Ok(()) => tracing::info!("CONFIG REWRITE executed with success."),
                 Err(error) => tracing::warn!("CONFIG REWRITE failed: {error}"),
@@ -96,12 +101,12 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(1));
             }
         };
-        let first = rewriter.ask(&config).expect("a thread can be started");
-        let second = rewriter.ask(&config).expect("a thread can be started");
+        let first = rewriter.ask(&config, Vec::new).expect("a thread can be started");
+        let second = rewriter.ask(&config, Vec::new).expect("a thread can be started");
         assert!(first < second);
         assert!(wait(second).is_err(), "there is no file");
         assert!(wait(first).is_err());
-        let third = rewriter.ask(&config).expect("a thread can be started");
+        let third = rewriter.ask(&config, Vec::new).expect("a thread can be started");
         assert!(third > second && wait(third).is_err());
     }
 }

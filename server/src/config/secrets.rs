@@ -43,8 +43,11 @@ fn sensitive_name(word: &[u8], leads: bool) -> Option<String> {
     };
     let is_name = |b: &u8| b.is_ascii_alphanumeric() || b"-_".contains(b);
     let head = &lower[..lower.iter().position(|b| !is_name(b)).unwrap_or(lower.len())];
-    // Orders say what users may do, passwords included.
-    let is_order = || REFUSED_ORDERS.iter().any(|(order, _)| order.as_bytes() == head);
+    // Orders say what users may do, passwords included, and by which names commands are called, which some
+    // keep to themselves.
+    let is_own = |order: &str| order.as_bytes() == head;
+    let orders = REFUSED_ORDERS.iter().map(|(order, _)| *order).chain(["user", "rename-command"]);
+    let is_order = || orders.clone().any(is_own);
     let is_sensitive = |name: &str| find_directive(name.as_bytes()).is_some_and(|row| row.sensitive);
     let len = match directives().filter(|row| row.sensitive).filter_map(end_of).min() {
         Some(len) => len,

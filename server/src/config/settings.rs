@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::cores::Cores;
 use super::kinds::{
-    AppendFsync, AuthClients, CheckpointFormat, CheckpointMode, CheckpointPace, DebugAccess, FileName,
-    LogCompaction, LogCompression, LogLevel, MaxmemoryPolicy, MemoryShare, MetricsAuth, OutputBufferLimits,
-    RdbVersion, SaveRules, SqlTls, Supervised, settled,
+    AclPubsubDefault, AppendFsync, AuthClients, CheckpointFormat, CheckpointMode, CheckpointPace,
+    DebugAccess, FileName, LogCompaction, LogCompression, LogLevel, MaxmemoryPolicy, MemoryShare,
+    MetricsAuth, OutputBufferLimits, RdbVersion, SaveRules, SqlTls, Supervised, settled,
 };
 use super::notifications::EventClasses;
 use super::shape::Value;
@@ -19,6 +19,24 @@ const DEFAULT_DIR: &str = "tarn-data";
 
 /// Logical databases that the engine can tell apart.
 pub(super) const DATABASES_MAX: usize = 256;
+
+/// Settings of users beside their rules.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AclSettings {
+    /// Entries of `ACL LOG`.
+    pub log_max_len: usize,
+    /// The channels that new users may read and write.
+    pub pubsub_default: AclPubsubDefault,
+}
+
+/// Lines about users and commands, which are known later than the settings are read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Orders {
+    /// The lines that make users, each without the word `user`: a name, and rules.
+    pub users: Vec<Vec<Vec<u8>>>,
+    /// The lines that give commands other names, in order: the old name and the new one.
+    pub renames: Vec<[Vec<u8>; 2]>,
+}
 
 /// Limits of memory, the keys that are evicted past them, and the moving together of what is left.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -196,6 +214,12 @@ pub struct Config {
     pub slowlog_log_slower_than_us: i64,
     /// Milliseconds that a script runs before others are told; 0 for never.
     pub busy_reply_threshold_ms: u64,
+    /// New users, and the log of what was refused.
+    pub acl: AclSettings,
+    /// File of users; empty for none.
+    pub aclfile: Vec<u8>,
+    /// Lines that are no settings.
+    pub orders: Orders,
     /// Entries of the slow log.
     pub slowlog_max_len: usize,
     /// Bytes from which a request is large; -1 for none, 0 for all.
@@ -327,6 +351,11 @@ impl Config {
         self.below_dir(&self.requirepass_file)
     }
 
+    /// File of users, below `dir` if relative; `None`: there is none.
+    pub fn aclfile_path(&self) -> Option<PathBuf> {
+        self.below_dir(&self.aclfile)
+    }
+
     /// File for messages, below `dir` if relative; `None`: standard error.
     pub fn logfile_path(&self) -> Option<PathBuf> {
         self.below_dir(&self.logfile)
@@ -430,6 +459,9 @@ impl Config {
             proto_max_bulk_len_bytes: 0,
             slowlog_log_slower_than_us: 0,
             busy_reply_threshold_ms: 0,
+            acl: AclSettings::default(),
+            aclfile: Vec::new(),
+            orders: Orders::default(),
             slowlog_max_len: 0,
             commandlog_request_larger_than: 0,
             commandlog_large_request_max_len: 0,

@@ -12,7 +12,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tarn_engine::lock::{Mutex, RwLock, rank};
 
@@ -33,6 +33,8 @@ pub struct ConfigStore {
     writer: Mutex<(), rank::Configuration>,
     /// Held while the file is written.
     rewriting: Mutex<(), rank::Configuration>,
+    /// Whether users are others than those of the file.
+    has_other_users: AtomicBool,
     file: Option<PathBuf>,
 }
 
@@ -54,6 +56,7 @@ impl ConfigStore {
             generation: AtomicU64::new(0),
             writer: Mutex::new(()),
             rewriting: Mutex::new(()),
+            has_other_users: AtomicBool::new(false),
             file,
         }
     }
@@ -147,13 +150,26 @@ impl ConfigStore {
         apply(&self.snapshot())
     }
 
+    /// Notes that the users in force are not those of the file any more: they replace them there.
+    pub fn note_users(&self) {
+        self.has_other_users.store(true, Ordering::Release);
+    }
+
+    /// Whether that was noted.
+    pub fn has_noted_users(&self) -> bool {
+        // Pairs with the release in `note_users`: the users have changed before.
+        self.has_other_users.load(Ordering::Acquire)
+    }
+
     /// Writes the configuration in force into the file it came from. The file's comments and order stay,
-    /// lines change in place, new ones come last; a crash leaves the old file or the new one.
-    pub fn rewrite(&self) -> Result<(), RewriteError> {
+    /// lines change in place, new ones come last; a crash leaves the old file or the new one. `users`: the
+    /// lines that make all users, which are asked for where those of the file are not to stay.
+    pub fn rewrite(&self, users: impl FnOnce() -> Vec<Vec<u8>>) -> Result<(), RewriteError> {
         // Not the lock of those who set directives, who are inside the gate.
         let _alone = self.rewriting.lock();
         let path = self.file.as_deref().ok_or(RewriteError::NoFile)?;
-        rewrite_file(path, &self.snapshot())
+        let users = self.has_noted_users().then(users);
+        rewrite_file(path, &self.snapshot(), users.as_deref())
     }
 }
 
@@ -413,7 +429,7 @@ mod tests {
 
     #[test]
     fn without_a_file_there_is_nothing_to_rewrite() {
-        let error = store().rewrite().unwrap_err();
+        let error = store().rewrite(Vec::new).unwrap_err();
         assert_eq!(error.to_string(), "The server is running without a config file");
     }
 }

@@ -3,9 +3,9 @@
 
 use super::directive::{BYTES_MAX, Directive, Home, INT_MAX, int, memory};
 use super::kinds::{
-    AppendFsync, AuthClients, CertificateUser, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass,
-    DebugAccess, Encryption, LogCompaction, LogCompression, LogLevel, MaxmemoryPolicy, MetricsAuth,
-    RdbVersion, SqlTls, Stored, Supervised,
+    AclPubsubDefault, AppendFsync, AuthClients, CertificateUser, CheckpointFormat, CheckpointMode,
+    CheckpointPace, ClientClass, DebugAccess, Encryption, LogCompaction, LogCompression, LogLevel,
+    MaxmemoryPolicy, MetricsAuth, RdbVersion, SqlTls, Stored, Supervised,
 };
 use super::settings::{Config, DATABASES_MAX};
 use super::shape::Shape;
@@ -75,8 +75,9 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::run_time("metrics-bind", Shape::List, "", field!(metrics_bind),
         "addresses to listen on at 'metrics-port'; empty for those of 'bind'"),
     Directive::run_time("metrics-auth", Shape::Choice(MetricsAuth::NAMES), "remote", field!(metrics_auth),
-        "who has to give the password of 'requirepass', as user default by HTTP's basic scheme, at \
-         'metrics-port': clients that are not on this machine, all, or none"),
+        "who has to give a user that may run INFO, and its password, by HTTP's basic scheme, at \
+         'metrics-port', unless the user default may run it and needs no password: those that are not on \
+         this machine, all, or none"),
     Directive::run_time("sql-port", int(0, 65535), "5433", field!(sql_port),
         "TCP port for SQL by clients of PostgreSQL's protocol; 0 for none: the commands SQL and FT.* need \
          none"),
@@ -171,6 +172,13 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::at_start("requirepass-file", Shape::Text, "", field!(requirepass_file),
         "file, below dir if relative, whose first line is the password, where 'requirepass' says none; it is \
          read at the start"),
+    Directive::at_start("aclfile", Shape::Text, "", field!(aclfile),
+        "file of users, below dir if relative, which ACL LOAD reads and ACL SAVE writes; lines 'user' are \
+         refused beside it"),
+    Directive::run_time("acl-pubsub-default", Shape::Choice(AclPubsubDefault::NAMES), "resetchannels",
+        field!(acl.pubsub_default), "channels that new users may read and write: none, or all"),
+    Directive::run_time("acllog-max-len", int(0, i64::MAX), "128", field!(acl.log_max_len),
+        "entries of ACL LOG"),
     Directive::at_start("daemonize", Shape::Bool, "no", field!(daemonize),
         "go to the background as soon as clients can connect; not under a supervisor. Messages that \
          'logfile' takes nowhere are lost"),

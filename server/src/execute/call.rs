@@ -11,6 +11,7 @@ use crate::execute::client::{After, Client};
 use crate::execute::command::Command;
 use crate::execute::spec::Flags;
 use crate::execute::steps::Rest;
+use crate::net::address::Address;
 use crate::observe::counter::add;
 use crate::observe::slowlog::SlowLog;
 use crate::observe::stats::CommandCounter;
@@ -35,6 +36,8 @@ pub(crate) struct Call<'e> {
     watch: &'e Stopwatch,
     counter: &'e CommandCounter,
     command: &'static Command,
+    /// The slot of its counters.
+    slot: usize,
     /// Calls before this one.
     calls: u64,
     /// The time of this call stands for this many calls.
@@ -71,7 +74,18 @@ impl<'e> Call<'e> {
         let weight = if quick && !(0..tick_us()).contains(&slow_us) { SAMPLE } else { 1 };
         let began = calls.is_multiple_of(weight).then(Instant::now);
         let before = before.unwrap_or_default();
-        Call { server, watch: &stats.stopwatch, counter, command, calls, weight, slow_us, began, before }
+        Call {
+            server,
+            watch: &stats.stopwatch,
+            counter,
+            command,
+            slot,
+            calls,
+            weight,
+            slow_us,
+            began,
+            before,
+        }
     }
 
     /// Ends the call: notes how long it took, whether it was slow, and whether it failed. `now` is the time
@@ -84,7 +98,7 @@ impl<'e> Call<'e> {
         now: UnixMs,
         result: &Result<T, CommandError>,
     ) {
-        let Call { server, watch, counter, command, calls, weight, slow_us, began, before } = self;
+        let Call { server, watch, counter, command, slot, calls, weight, slow_us, began, before } = self;
         if matches!(result, Err(CommandError::GateBusy | CommandError::LogBehind | CommandError::Unprepared))
         {
             // It has changed nothing, and is run again.
@@ -117,7 +131,7 @@ impl<'e> Call<'e> {
             && !command.flags.has(Flags::SKIP_SLOWLOG)
             && !matches!(client.after, After::Block(_))
         {
-            note_slow(server, client, args, now, took);
+            note_slow(server, client, (slot, args), now, took);
         }
         if result.is_err() {
             add(&counter.failed, 1);
@@ -125,32 +139,52 @@ impl<'e> Call<'e> {
     }
 }
 
-fn note_slow(server: &Shared, client: &Client, args: Args<'_>, now: UnixMs, took: Duration) {
-    let name = client.handle.info.lock().name.clone();
-    let (took_us, addr) = (took.as_micros() as u64, client.handle.addr.clone());
-    server.slowlog.push(args, now / 1000, took_us, addr, name);
+/// A request, behind the slot of its command.
+type Slotted<'a> = (usize, Args<'a>);
+
+fn note_slow(server: &Shared, client: &Client, (slot, args): Slotted<'_>, now: UnixMs, took: Duration) {
+    let (command, took_us) = (server.acl.catalog().name(slot), took.as_micros() as u64);
+    server.slowlog.push(command, args, now / 1000, took_us, named(client));
+}
+
+/// The address and the name of a client.
+fn named(client: &Client) -> (Address, String) {
+    (client.handle.addr.clone(), client.handle.info.lock().name.clone())
 }
 
 /// Notes a request whose arguments, or whose reply, are large.
 #[inline]
-pub(crate) fn note_large(server: &Shared, client: &Client, args: Args<'_>, now: UnixMs, reply_bytes: usize) {
+pub(crate) fn note_large(
+    server: &Shared,
+    client: &Client,
+    request: Slotted<'_>,
+    now: UnixMs,
+    reply_bytes: usize,
+) {
+    let (slot, args) = request;
     let live = &server.live;
     // Nearly all are told from large ones without counting digits.
     if live.is_large_request(encoded_len_max(args)) {
         let request_bytes = encoded_len(args);
         if live.is_large_request(request_bytes) {
-            push_large(&server.large_requests, client, args, now, request_bytes);
+            push_large(server, &server.large_requests, client, (slot, args), now, request_bytes);
         }
     }
     if live.is_large_reply(reply_bytes) {
-        push_large(&server.large_replies, client, args, now, reply_bytes);
+        push_large(server, &server.large_replies, client, (slot, args), now, reply_bytes);
     }
 }
 
 #[cold]
-fn push_large(log: &SlowLog, client: &Client, args: Args<'_>, now: UnixMs, bytes: usize) {
-    let name = client.handle.info.lock().name.clone();
-    log.push(args, now / 1000, bytes as u64, client.handle.addr.clone(), name);
+fn push_large(
+    server: &Shared,
+    log: &SlowLog,
+    client: &Client,
+    (slot, args): Slotted<'_>,
+    now: UnixMs,
+    bytes: usize,
+) {
+    log.push(server.acl.catalog().name(slot), args, now / 1000, bytes as u64, named(client));
 }
 
 /// No fewer than `encoded_len`.
@@ -176,14 +210,14 @@ pub(crate) fn note_rest(server: &Shared, worker: usize, client: &Client, rest: &
         return;
     }
     if !flags.has(Flags::SKIP_SLOWLOG) {
-        note_large(server, client, args, now, rest.replied);
+        note_large(server, client, (slot, args), now, rest.replied);
     }
     if server.live.tracks_latency() {
         counter.latencies.note(nanos, 1);
     }
     let slow_us = server.live.slow_us();
     if slow_us >= 0 && took.as_micros() >= slow_us as u128 && !flags.has(Flags::SKIP_SLOWLOG) {
-        note_slow(server, client, args, now, took);
+        note_slow(server, client, (slot, args), now, took);
     }
     add(&counter.failed, u64::from(rest.has_failed));
 }
@@ -193,7 +227,6 @@ mod tests {
     use super::*;
     use crate::commands;
     use crate::config::{Config, ConfigStore};
-    use crate::net::address::Address;
     use crate::net::handle::ClientHandle;
     use std::sync::Arc;
     use tarn_resp::OwnedArgs;
@@ -201,7 +234,7 @@ mod tests {
     #[test]
     fn every_slow_call_of_a_fast_command_is_in_the_slow_log() {
         let config = Arc::new(ConfigStore::new(Config::default(), None));
-        let server = Shared::new(config, commands::table().slots());
+        let server = Shared::new(config, commands::catalog());
         let address = Address::Unix("test".into());
         let handle = ClientHandle::new(1, address.clone(), address, 0);
         let client = Client::new(Arc::new(handle), true);
@@ -235,7 +268,7 @@ mod tests {
     #[test]
     fn what_runs_within_a_slow_call_does_not_hide_it() {
         let config = Arc::new(ConfigStore::new(Config::default(), None));
-        let server = Shared::new(config, commands::table().slots());
+        let server = Shared::new(config, commands::catalog());
         let address = Address::Unix("test".into());
         let client = Client::new(Arc::new(ClientHandle::new(1, address.clone(), address, 0)), true);
         let found = commands::table().find(b"lpush").expect("it is there");
@@ -259,7 +292,7 @@ mod tests {
     #[test]
     fn a_look_of_one_that_waits_stands_for_itself() {
         let config = Arc::new(ConfigStore::new(Config::default(), None));
-        let server = Shared::new(config, commands::table().slots());
+        let server = Shared::new(config, commands::catalog());
         let address = Address::Unix("test".into());
         let client = Client::new(Arc::new(ClientHandle::new(1, address.clone(), address, 0)), true);
         let found = commands::table().find(b"bzpopmin").expect("it is there");

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tarn_engine::record::Lsn;
 use tarn_resp::Protocol;
 
+use crate::acl::FileJob;
 use crate::analytics::search::Searching;
 use crate::analytics::sql::Asked;
 use crate::config::rewriter;
 use crate::error::CommandError;
 use crate::execute::blocking::BlockRequest;
+use crate::execute::identity::Rights;
 use crate::execute::preparing::Ready;
 use crate::execute::spec::Flags;
 use crate::execute::steps::Rest;
@@ -71,6 +73,12 @@ pub struct Client {
     pub protocol: Protocol,
     /// Whether it may do more than `AUTH`.
     pub authenticated: bool,
+    /// Wrong passwords that it has given in a row.
+    pub(crate) wrong_logins: u32,
+    /// No request of it runs for so long.
+    pub(crate) delay: Option<Duration>,
+    /// The user that it is, and whether that one may do everything.
+    pub(crate) rights: Rights,
     /// Whether replies are sent.
     pub reply_mode: ReplyMode,
     /// The next step after this command.
@@ -95,6 +103,8 @@ pub struct Client {
     pub rewrite: Option<rewriter::Ticket>,
     /// The certificates that its `CONFIG SET` waits for.
     pub certificates: Option<Reading>,
+    /// The file of users that its `ACL SAVE` or `ACL LOAD` waits for.
+    pub(crate) user_file: Option<FileJob>,
     /// The change of functions that its `FUNCTION` waits for.
     pub(crate) job: Option<Job>,
     /// The keys that its `MIGRATE` sends to another server.
@@ -145,6 +155,9 @@ impl Client {
             db: 0,
             protocol: Protocol::Resp2,
             authenticated,
+            wrong_logins: 0,
+            delay: None,
+            rights: Rights::default(),
             reply_mode: ReplyMode::On,
             after: After::GoOn,
             waits: false,
@@ -156,6 +169,7 @@ impl Client {
             save: None,
             rewrite: None,
             certificates: None,
+            user_file: None,
             job: None,
             migration: None,
             sending_turn: None,
@@ -249,6 +263,7 @@ impl Client {
             || self.save.is_some()
             || self.rewrite.is_some()
             || self.certificates.is_some()
+            || self.user_file.is_some()
             || self.asked.is_some()
             || self.searching.is_some()
             || self.migration.is_some()

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use tarn_engine::scrub::Scrubber;
 
+use crate::acl::{Catalog, UserFile};
 use crate::analytics::search::Search;
 use crate::analytics::sql::Sql;
 use crate::config::ConfigStore;
@@ -32,6 +33,8 @@ pub struct Services {
     pub saver: Saver,
     /// Writes the configuration to its file.
     pub rewriter: Arc<Rewriter>,
+    /// Writes and reads the file of users.
+    pub(crate) user_file: Arc<UserFile>,
     /// Changes libraries of functions.
     pub(crate) libraries: Arc<LibraryKeeper>,
     /// Sends keys to other servers.
@@ -60,13 +63,14 @@ impl Deref for Services {
 }
 
 impl Services {
-    /// The services of a server whose data is not loaded yet, with `slots` counters of commands.
-    pub fn new(config: Arc<ConfigStore>, acceptor: AcceptorHandle, slots: usize) -> Services {
-        let shared = Shared::new(config, slots);
+    /// The services of a server whose data is not loaded yet, with counters for the commands of `catalog`.
+    pub fn new(config: Arc<ConfigStore>, acceptor: AcceptorHandle, catalog: Catalog) -> Services {
+        let shared = Shared::new(config, catalog);
         Services {
             blocking: Blocking::default(),
             saver: Saver::new(shared.started_unix_ms),
             rewriter: Arc::default(),
+            user_file: Arc::default(),
             libraries: Arc::default(),
             migrations: Arc::default(),
             scrubber: Scrubber::default(),

@@ -82,6 +82,8 @@ impl Flags {
     pub const UNTOLD: Flags = Flags(1 << 29);
     /// A look at a key is no use of it.
     pub const NO_TOUCH: Flags = Flags(1 << 30);
+    /// Looks at keys that no argument names, or changes them: for users who may do so with every key.
+    pub const READS_ALL: Flags = Flags(1 << 31);
 
     /// Whether all flags of `other` are in this set.
     pub const fn has(self, other: Flags) -> bool {

@@ -11,6 +11,7 @@ use tarn_engine::checkpoint::Progress;
 use tarn_engine::record::UnixMs;
 
 use super::page::Page;
+use crate::acl::Reason;
 use crate::execute::services::Services;
 use crate::execute::table::Table;
 use crate::metrics::figures::{Clients, LogDirectory, Memory, Persistence};
@@ -166,6 +167,11 @@ fn commands(page: &mut Page, server: &Services, table: &Table) {
         "Connections refused, for maxclients or protected-mode.",
         totals.rejected_connections,
     );
+    let mut denied =
+        page.counters("tarn_acl_denied_total", "Requests refused by rules of users, and logins.");
+    for reason in Reason::ALL {
+        denied.add(&[("reason", reason.name())], server.acl.log.denied(reason));
+    }
     let mut wrong = page.counters("tarn_wrong_passwords_total", "Wrong passwords, by the port they came to.");
     // Redis' protocol is one, with and without TLS.
     for service in Service::ALL.into_iter().filter(|service| *service != Service::RedisTls) {

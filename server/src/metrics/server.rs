@@ -32,11 +32,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::families;
+use crate::acl::{Context, DEFAULT, Reason, User};
 use crate::config::MetricsAuth;
 use crate::execute::services::Services;
 use crate::execute::table::Table;
 use crate::net::address::Address;
-use crate::net::attempts::same_secret;
 use crate::net::caller::{Caller, UNENCRYPTED};
 use crate::net::listen::Service;
 
@@ -200,24 +200,37 @@ fn respond(
 }
 
 const NO_PASSWORD: &str =
-    "These metrics take the user default and the password of requirepass, by HTTP's basic scheme\n";
+    "These metrics take a user that may run INFO, and its password, by HTTP's basic scheme\n";
 
-/// Whether the request has the password, or needs none.
+/// Whether the request names a user that may run `INFO`, with its password, or needs none.
 fn may_read(server: &Services, request: &Request<Incoming>, peer: &Address) -> bool {
-    let config = server.config.snapshot();
-    let asks = match config.metrics_auth {
+    let asks = match server.config.snapshot().metrics_auth {
         MetricsAuth::No => false,
         MetricsAuth::Remote => !peer.is_local(),
         MetricsAuth::All => true,
     };
-    if !asks || config.requirepass.is_empty() {
+    let catalog = server.acl.catalog();
+    let may_info = |user: &User| {
+        let info = catalog.find(b"info");
+        info.is_some_and(|info| user.selectors().any(|own| own.allows_command(catalog, info, None)))
+    };
+    // Who says nothing is the user default, if that one needs no password.
+    let is_open = |user: &Arc<User>| user.is_enabled() && user.needs_no_password() && may_info(user);
+    if !asks || server.acl.user(DEFAULT).is_some_and(|default| is_open(&default)) {
         return true;
     }
     let Some(given) = request.headers().get(AUTHORIZATION) else { return false };
-    let is_right = basic(given.as_bytes()).is_some_and(|given| {
-        given.strip_prefix(b"default:").is_some_and(|given| same_secret(&config.requirepass, given))
-    });
+    let given = basic(given.as_bytes()).unwrap_or_default();
+    let colon = given.iter().position(|byte| *byte == b':');
+    let name = &given[..colon.unwrap_or(given.len())];
+    let user = colon.and_then(|colon| server.acl.authenticate(name, &given[colon + 1..]));
+    let is_right = user.as_ref().is_some_and(|user| may_info(user));
     if !is_right {
+        let (now_ms, client) = (server.clock.unix_ms(), format!("addr={peer}"));
+        let named = (&b"metrics"[..], name);
+        server.acl.log.push(now_ms, Reason::Auth, Context::TopLevel, named, client);
+    }
+    if user.is_none() {
         // The connection ends in any case.
         server.attempts.note_wrong(peer, Service::Metrics);
     }

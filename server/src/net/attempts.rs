@@ -124,13 +124,6 @@ pub(crate) fn origin(peer: &Address) -> Origin {
     })
 }
 
-/// Compares without telling by the time it takes where the difference is.
-pub(crate) fn same_secret(expected: &[u8], given: &[u8]) -> bool {
-    let digest = |bytes: &[u8]| sha1_smol::Sha1::from(bytes).digest().bytes();
-    digest(expected).iter().zip(digest(given)).fold(0, |different, (a, b)| different | (a ^ b)) == 0
-        && expected.len() == given.len()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,6 @@
 //! The handle of a client: what other threads see of it, and how they reach it.
 
+use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
@@ -11,7 +12,7 @@ use tarn_resp::Protocol;
 
 use crate::config::{AppendFsync, ClientClass};
 use crate::net::address::Address;
-use crate::net::tracks::Tracks;
+use crate::net::tracks::{TrackFlags, Tracks};
 
 /// Stands for no value of `appendfsync`.
 const DURABILITY_OF_SERVER: u8 = u8::MAX;
@@ -66,12 +67,31 @@ pub struct ClientHandle {
     monitors: AtomicBool,
     durability: AtomicU8,
     killed: AtomicBool,
+    /// Whether it may be told of what it must not know any more.
+    doubtful: AtomicBool,
     waker: Mutex<Option<Waker>>,
+}
+
+/// The user that a client is: a name, and a number that tells it from later ones of the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserTag {
+    /// The name.
+    pub name: Arc<[u8]>,
+    /// The number; 0: the user `default`.
+    pub id: u64,
+}
+
+impl Default for UserTag {
+    fn default() -> UserTag {
+        UserTag { name: b"default".as_slice().into(), id: 0 }
+    }
 }
 
 /// The part of a client that `CLIENT LIST` shows and commands change.
 #[derive(Clone, Debug, Default)]
 pub struct ClientInfo {
+    /// The user that it is.
+    pub user: UserTag,
     /// `CLIENT SETNAME`.
     pub name: String,
     /// The selected database.
@@ -116,6 +136,7 @@ impl ClientHandle {
             monitors: AtomicBool::new(false),
             durability: AtomicU8::new(DURABILITY_OF_SERVER),
             killed: AtomicBool::new(false),
+            doubtful: AtomicBool::new(false),
             waker: Mutex::new(None),
         }
     }
@@ -164,6 +185,12 @@ impl ClientHandle {
         self.monitors.load(Ordering::Relaxed)
     }
 
+    /// Whether it is told of something as time goes by: of messages to channels, of keys by their prefixes,
+    /// of the requests of others.
+    pub fn is_told(&self) -> bool {
+        self.subscriptions() != [0; 3] || self.tracks.flags().has(TrackFlags::BCAST) || self.is_monitoring()
+    }
+
     /// Which limit of unread output it has.
     pub fn class(&self) -> ClientClass {
         if self.subscriptions() == [0; 3] { ClientClass::Normal } else { ClientClass::PubSub }
@@ -210,6 +237,19 @@ impl ClientHandle {
     pub fn kill(&self) {
         self.killed.store(true, Ordering::Relaxed);
         self.wake();
+    }
+
+    /// Asks the connection to look whether its user may be told still of what it is told.
+    pub fn look_at_rights(&self) {
+        self.doubtful.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Whether it was asked to.
+    #[inline]
+    pub fn takes_doubt(&self) -> bool {
+        // Pairs with the release in `look_at_rights`: the user has changed before.
+        self.doubtful.load(Ordering::Relaxed) && self.doubtful.swap(false, Ordering::Acquire)
     }
 
     /// Whether the connection shall close.

@@ -274,8 +274,8 @@ impl Listeners {
         }
     }
 
-    /// Says in the log where it listens, and what for.
-    pub fn announce(&self, config: &Config) {
+    /// Says in the log where it listens, and what for. `needs_password`: whether clients have to say one.
+    pub fn announce(&self, config: &Config, needs_password: bool) {
         let has_tls = !config.tls.has_no_certificate();
         for Open { service, address, .. } in &self.tcp {
             match service {
@@ -298,7 +298,7 @@ impl Listeners {
             tracing::info!("Listening on {}", unix.name);
         }
         let open_to_strangers = self.tcp.iter().any(|open| !open.address.ip().is_loopback());
-        if open_to_strangers && !config.protected_mode && config.requirepass.is_empty() {
+        if open_to_strangers && !config.protected_mode && !needs_password {
             tracing::warn!(
                 "Whoever reaches these addresses has all data: there is no password, and protected-mode is \
                  off"

@@ -49,13 +49,20 @@ impl SlowLog {
         self.entries.lock().1.truncate(len);
     }
 
-    /// Adds a command.
-    pub fn push(&self, args: Args<'_>, unix_s: u64, amount: u64, addr: Address, name: String) {
+    /// Adds a command, of this full name: the first of its arguments may be another that it was given.
+    pub fn push(
+        &self,
+        command: &str,
+        args: Args<'_>,
+        unix_s: u64,
+        amount: u64,
+        (addr, name): (Address, String),
+    ) {
         let len_max = self.len_max.load(Ordering::Relaxed);
         if len_max == 0 {
             return;
         }
-        let args = shorten(args);
+        let args = shorten(command, args);
         let mut entries = self.entries.lock();
         let id = entries.0;
         entries.0 += 1;
@@ -84,9 +91,9 @@ impl SlowLog {
     }
 }
 
-fn shorten(args: Args<'_>) -> Vec<Vec<u8>> {
+fn shorten(command: &str, args: Args<'_>) -> Vec<Vec<u8>> {
     let kept = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
-    let shown = |i| if is_secret(args, i) { REDACTED.to_vec() } else { shorten_word(args.at(i)) };
+    let shown = |i| if is_secret(command, args, i) { REDACTED.to_vec() } else { shorten_word(args.at(i)) };
     let mut words: Vec<Vec<u8>> = (0..kept).map(shown).collect();
     if kept < args.len() {
         words.push(format!("... ({} more arguments)", args.len() - kept).into_bytes());
@@ -94,20 +101,20 @@ fn shorten(args: Args<'_>) -> Vec<Vec<u8>> {
     words
 }
 
-/// Whether an argument is a password, which nobody may read here.
-pub(crate) fn is_secret(args: Args<'_>, i: usize) -> bool {
+/// Whether an argument of a command of this full name is a password, which nobody may read here.
+pub(crate) fn is_secret(command: &str, args: Args<'_>, i: usize) -> bool {
     let is = |at: usize, word: &[u8]| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word));
-    if is(0, b"auth") {
-        return i >= 1;
+    match command {
+        "auth" => i >= 1,
+        "hello" => i >= 3 && (is(i - 1, b"auth") || is(i - 2, b"auth")),
+        "migrate" => i >= 7 && (is(i - 1, b"auth") || is(i - 1, b"auth2") || is(i - 2, b"auth2")),
+        // Names of users, too.
+        "acl|setuser" | "acl|deluser" | "acl|getuser" => i >= 2,
+        "config|set" if i >= 3 && !i.is_multiple_of(2) => {
+            find_directive(args.at(i - 1)).is_some_and(|directive| directive.sensitive)
+        }
+        _ => false,
     }
-    if is(0, b"hello") {
-        return i >= 3 && (is(i - 1, b"auth") || is(i - 2, b"auth"));
-    }
-    if is(0, b"migrate") {
-        return i >= 7 && (is(i - 1, b"auth") || is(i - 1, b"auth2") || is(i - 2, b"auth2"));
-    }
-    let sets = is(0, b"config") && is(1, b"set") && i >= 3 && !i.is_multiple_of(2);
-    sets && find_directive(args.at(i - 1)).is_some_and(|directive| directive.sensitive)
 }
 
 fn shorten_word(word: &[u8]) -> Vec<u8> {
@@ -129,10 +136,20 @@ mod tests {
         for _ in 0..40 {
             args.push(&[b'x'; 200]);
         }
-        let words = shorten(args.as_args());
+        let words = shorten("get", args.as_args());
         assert_eq!(words.len(), 32);
         assert!(words[0].ends_with(b"... (72 more bytes)"));
         assert_eq!(words[31], b"... (9 more arguments)");
+    }
+
+    #[test]
+    fn rules_and_names_of_users_are_secrets() {
+        for command in ["setuser", "deluser", "getuser"] {
+            let args: OwnedArgs = ["acl", command, "alice"].into_iter().collect();
+            let secret: Vec<bool> =
+                (0..3).map(|i| is_secret(&format!("acl|{command}"), args.as_args(), i)).collect();
+            assert_eq!(secret, [false, false, true], "{command}");
+        }
     }
 
     #[test]
@@ -143,7 +160,7 @@ mod tests {
         let mut args = OwnedArgs::new();
         args.push(b"get");
         for amount in 1..=3 {
-            log.push(args.as_args(), 0, amount, addr.clone(), String::new());
+            log.push("get", args.as_args(), 0, amount, (addr.clone(), String::new()));
         }
         let ids: Vec<u64> = log.newest(10).iter().map(|entry| entry.id).collect();
         assert_eq!(ids, [2, 1]);

@@ -155,7 +155,12 @@ impl Acceptor {
                         if let Some(certificates) = certificates {
                             server.tls.apply(certificates);
                         }
-                        self.listeners.announce(&config);
+                        // A password that is set with the addresses is that of the users in a moment.
+                        let needs_password = match old.requirepass == config.requirepass {
+                            true => server.acl.needs_password(),
+                            false => !config.requirepass.is_empty(),
+                        };
+                        self.listeners.announce(&config, needs_password);
                     }
                     // Who asked waits for it.
                     let _ = outcome.send(moved);
@@ -226,7 +231,7 @@ impl Acceptor {
         };
         // At the ports of metrics and of SQL they are looked at there.
         let is_plain = service == Service::Redis;
-        let refusal = if live.is_protected() && !peer.is_local() {
+        let refusal = if live.is_protected() && !self.server.acl.needs_password() && !peer.is_local() {
             Some(PROTECTED)
         } else {
             (must_encrypt && is_plain).then_some(UNENCRYPTED)

@@ -119,6 +119,8 @@ enum Ran {
     Steps(Box<Rest>),
     /// The log has no room, or somebody else is to do something; this request comes first when it goes on.
     Postponed,
+    /// No request runs for so long.
+    Delayed(Duration),
     /// The server is paused; this request comes first when it goes on, and those that were held back before
     /// have run.
     Paused,
@@ -169,6 +171,36 @@ impl Connection {
         if self.client.handle.is_monitoring() {
             self.worker.server.pubsub.end_monitoring(&self.client.handle);
         }
+    }
+
+    /// Whether the connection shall close: it was asked to, or it is told of what its user must not know any
+    /// more. To be asked wherever it waits, as messages reach it there, too.
+    fn has_to_go(&mut self) -> bool {
+        if self.client.handle.takes_doubt() && self.client.is_told_too_much(&self.worker.server.acl) {
+            self.client.handle.kill();
+        }
+        self.client.handle.is_killed()
+    }
+
+    /// The outcome of `waiting`; `None` if the connection has to close before.
+    async fn unless_gone<T>(&mut self, waiting: impl Future<Output = T>) -> Option<T> {
+        let mut waiting = pin!(waiting);
+        poll_fn(|cx| match self.has_to_go() {
+            true => Poll::Ready(None),
+            false => waiting.as_mut().poll(cx).map(Some),
+        })
+        .await
+    }
+
+    /// Lets time pass, unless the connection is to be closed: then no further request runs.
+    async fn let_pass(&mut self, time: Duration) {
+        self.give_up_turn();
+        let mut over = pin!(tokio::time::sleep(time));
+        poll_fn(|cx| match self.has_to_go() {
+            true => Poll::Ready(()),
+            false => over.as_mut().poll(cx),
+        })
+        .await;
     }
 
     /// Tells the operator why the connection is closed.
@@ -231,10 +263,11 @@ impl Connection {
                             return Ok(end);
                         }
                     }
+                    Ran::Delayed(time) => self.let_pass(time).await,
                     Ran::Postponed | Ran::Paused => {
                         self.note_held(&ran);
                         let is_there = self.wait_to_go_on().await?;
-                        if self.client.handle.is_killed() {
+                        if self.has_to_go() {
                             return Ok(End::Killed);
                         }
                         let is_turn = self.is_its_turn();
@@ -277,7 +310,7 @@ impl Connection {
 
     /// Waits for bytes to read, for room to write what is left, for durability, or for the end.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
-        if self.client.handle.is_killed() {
+        if self.has_to_go() {
             return Poll::Ready(Ok(Event::End(End::Killed)));
         }
         if let Some(error) = self.output.take_failure() {
@@ -415,7 +448,7 @@ impl Connection {
                 return Poll::Ready(Ok(true));
             }
             let is_next = || self.client.turn.is_some() && !self.is_paused() && self.is_its_turn();
-            if is_next() || self.client.handle.is_killed() {
+            if is_next() || self.has_to_go() {
                 return Poll::Ready(Ok(true));
             }
             while over.as_mut().poll(cx).is_ready() {
@@ -561,7 +594,7 @@ impl Connection {
             }
         }
         match std::mem::take(&mut self.client.after) {
-            After::GoOn => None,
+            After::GoOn => self.client.delay.take().map(Ran::Delayed),
             After::Close => {
                 self.closing = true;
                 None
@@ -647,11 +680,11 @@ impl Connection {
                 if rest.gathers() {
                     self.client.handle.info.lock().blocked = true;
                     let gathering = worker.gathering.lock();
-                    alone = unless_killed(&self.client.handle, gathering).await;
+                    alone = self.unless_gone(gathering).await;
                     self.client.handle.info.lock().blocked = false;
                 }
             }
-            if self.client.handle.is_killed() {
+            if self.has_to_go() {
                 return Ok(Some(End::Killed));
             }
             // One step of all connections between two looks at the sockets.
@@ -677,7 +710,7 @@ impl Connection {
                     drop(_alone);
                     alone = None;
                     tokio::time::sleep(pause).await;
-                    while worker.server.scripts.running.bars_the_gate() && !self.client.handle.is_killed() {
+                    while worker.server.scripts.running.bars_the_gate() && !self.has_to_go() {
                         tokio::time::sleep(PAUSE_STEP).await;
                     }
                 }
@@ -707,7 +740,7 @@ impl Connection {
     async fn wait_to_reply(&mut self, room: usize) -> io::Result<Option<End>> {
         poll_fn(|cx| {
             loop {
-                if self.client.handle.is_killed() {
+                if self.has_to_go() {
                     return Poll::Ready(Ok(Some(End::Killed)));
                 }
                 if let Some(error) = self.output.take_failure() {
@@ -790,7 +823,7 @@ impl Connection {
             if waiter.is_done() {
                 return Poll::Ready(Ok(true));
             }
-            if self.client.handle.is_killed() {
+            if self.has_to_go() {
                 return Poll::Ready(Ok(false));
             }
             if let Some(timeout) = &mut timeout
@@ -811,14 +844,4 @@ impl Connection {
         })
         .await
     }
-}
-
-/// The outcome of `waiting`; `None` if the client is killed before.
-async fn unless_killed<T>(client: &ClientHandle, waiting: impl Future<Output = T>) -> Option<T> {
-    let mut waiting = pin!(waiting);
-    poll_fn(|cx| match client.is_killed() {
-        true => Poll::Ready(None),
-        false => waiting.as_mut().poll(cx).map(Some),
-    })
-    .await
 }

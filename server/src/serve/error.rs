@@ -7,6 +7,7 @@ use tarn_engine::checkpoint::CheckpointError;
 use tarn_engine::{LogError, OpenError};
 use thiserror::Error;
 
+use crate::commands::RenamesError;
 use crate::net::certificates::TlsError;
 use crate::net::listen::ListenError;
 use crate::persist::FunctionsError;
@@ -42,6 +43,12 @@ pub enum ServeError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// The users of the configuration, or of `aclfile`, cannot be read.
+    #[error("cannot load the users: {0}")]
+    Users(String),
+    /// Commands cannot have other names.
+    #[error(transparent)]
+    Renames(#[from] RenamesError),
     /// Nobody could connect.
     #[error(transparent)]
     Listen(#[from] ListenError),

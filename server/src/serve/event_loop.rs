@@ -177,7 +177,7 @@ async fn serve_client(served: Served, mut stream: Stream, handle: Arc<ClientHand
         drop(served);
         return;
     }
-    let client = Client::new(handle.clone(), !worker.server.live.needs_password());
+    let client = Client::new(handle.clone(), !worker.server.acl.needs_password());
     let mut connection = Connection::new(stream, client, worker);
     // Dropped before the connection: a peer that sees the socket closed no longer finds the client.
     let _served = served;

@@ -55,10 +55,12 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
         Signals::catch().map_err(not_accepting)?
     };
     refuse_missing_cores(config)?;
+    commands::rename(&config.orders.renames)?;
     let (threads, table) = (config.serving_threads(), commands::table());
     let store = ConfigStore::new(loaded.config.clone(), loaded.file.clone());
     let (acceptor, moves) = AcceptorHandle::new();
-    let server = Arc::new(Services::new(Arc::new(store), acceptor, table.slots()));
+    let server = Arc::new(Services::new(Arc::new(store), acceptor, commands::catalog()));
+    apply::load_users(&server, config).map_err(ServeError::Users)?;
     tell(&server);
     server.tls.apply(Prepared::read(config)?);
     let mut services = vec![Service::Redis, Service::RedisTls, Service::Metrics];
@@ -91,7 +93,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
         let name = if is_spare { "tarn-spare".to_owned() } else { format!("tarn-worker-{index}") };
         workers.push(spawn(name, run)?);
     }
-    listeners.announce(config);
+    listeners.announce(config, server.acl.needs_password());
     let loader = {
         let (server, config) = (server.clone(), config.clone());
         spawn("tarn-loader".to_owned(), move || {

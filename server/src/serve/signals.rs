@@ -133,6 +133,7 @@ pub(super) fn look_around() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acl::Catalog;
     use crate::config::{Config, ConfigStore};
     use crate::execute::services::Services;
     use crate::net::moves::AcceptorHandle;
@@ -148,7 +149,7 @@ mod tests {
             Signals::catch().expect("signals can be caught")
         };
         let store = Arc::new(ConfigStore::new(Config::default(), None));
-        let server = || Services::new(store.clone(), AcceptorHandle::new().0, 0);
+        let server = || Services::new(store.clone(), AcceptorHandle::new().0, Catalog::new(Vec::new()));
         let (interrupt, terminate) = (Ending::Interrupt, Ending::Terminate);
         let asked = server();
         let first = asked.shutdown.begin(&asked, &asked.saver, How::default());

@@ -246,7 +246,7 @@ impl Worker {
     /// Closes the connections of clients that exceed a time limit.
     pub(crate) fn look_after_clients(&self) {
         let live = &self.server.live;
-        if live.needs_password() {
+        if self.server.acl.needs_password() {
             let patience_ms = live.auth_timeout_s().saturating_mul(1000);
             let clients = self.clients.borrow();
             clients.values().filter(|client| client.is_overdue(patience_ms)).for_each(|client| client.kill());

@@ -672,6 +672,7 @@ pub(crate) const OF_THE_PROCESS: &[&str] = &[
     "latency",
     "module",
     "monitor",
+    "acl",
     "slowlog",
     // The keys that were asked for, whether they are there or not.
     "hotkeys",

@@ -88,7 +88,7 @@ impl Scene {
         let mut config = Config::default();
         config.enable_debug_command = DebugAccess::Yes;
         let store = Arc::new(ConfigStore::new(config, None));
-        let mut server = Services::new(store, AcceptorHandle::new().0, commands::table().slots());
+        let mut server = Services::new(store, AcceptorHandle::new().0, commands::catalog());
         server.shared.clock = clock.clone();
         let stalling = Arc::new(Stalling::default());
         let sim = SimDisk::new(1, SimOptions::default());

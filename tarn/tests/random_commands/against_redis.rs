@@ -23,7 +23,7 @@ const LEFT_OUT: &str = "object|encoding shutdown debug config config|set config|
     object|idletime object|refcount client|no-touch client|setinfo \
     reset auth client|tracking multi exec scan hscan \
     subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe \
-    module module|list module|load module|loadex module|unload \
+    module module|list module|load module|loadex module|unload acl|genpass \
     sscan zscan select restore migrate client|no-evict client|unblock role lolwut latency script|debug";
 
 /// Commands by which a key gets a time to live.

@@ -33,6 +33,9 @@ const LEFT_OUT: &[&str] = &[
     "debug|loadaof",
     "debug|populate",
     "config|set",
+    // They may leave nobody who may do anything.
+    "acl|setuser",
+    "acl|load",
     "backup",
     // They are answered by a reply for each channel.
     "subscribe",

@@ -28,8 +28,10 @@ use crate::execute::call::Call;
 use crate::execute::client::Client;
 use crate::execute::command::Command;
 use crate::execute::events::Events;
+use crate::execute::rights::{refuse_part, request_of};
 use crate::execute::services::Services;
 use crate::execute::spec::Flags;
+use crate::execute::table::Table;
 use crate::execute::tracking::{notes_reads, send_staged, staged_reads, staged_writes};
 use crate::execute::transaction::{Queued, Transaction};
 use crate::observe::counter;
@@ -218,7 +220,8 @@ impl Executor<'_> {
                 latched.prepare(&command.declared_keys(client.db, server.databases, args));
             }
             let db = client.db;
-            let requests = Requests { server, worker: self.worker, now: self.now, by_script: false };
+            let (table, worker, now) = (self.table, self.worker, self.now);
+            let requests = Requests { server, table, worker, now, by_script: false };
             let at = out.len();
             let batch = requests.run(command, *slot, args, latched, client, out)?;
             client.keep_forced(&out[at..]);
@@ -232,6 +235,7 @@ impl Executor<'_> {
 #[derive(Clone, Copy)]
 pub(super) struct Requests<'r> {
     pub(super) server: &'r Services,
+    pub(super) table: &'static Table,
     pub(super) worker: usize,
     pub(super) now: UnixMs,
     /// Whether a script asks for them.
@@ -255,6 +259,9 @@ impl Requests<'_> {
         let server = self.server;
         let (start, before, db) = (out.len(), latched.lookups(), client.db);
         let mut batch = Batch::new();
+        if !self.by_script && refuses(server, self.table, self.worker, client, (command, slot, args), out) {
+            return Ok(batch);
+        }
         let hot_since = (!self.by_script && server.hot_keys.is_active()).then(Instant::now);
         let call = Call::begin(server, self.worker, command, slot, args, None, true);
         let result = run_in(command, latched, &mut batch, client, server, args, out);
@@ -267,7 +274,7 @@ impl Requests<'_> {
             note_hot(server, command, db, args, since, out.len() - start);
         }
         if server.pubsub.is_monitored() {
-            show_part(server, client, command, args, self.by_script);
+            show_part(server, client, command, (slot, args), self.by_script);
         }
         if notes_reads(command, client) {
             client.staged.push(staged_reads(&command.declared_keys(db, server.databases, args)));
@@ -319,6 +326,23 @@ impl Requests<'_> {
         latched.stage(batch, &mut staged.writes);
         events.add_written(latched, command.name, args, db, &written);
     }
+}
+
+/// Replies an error if the user of a client has lost the right to a request that was queued.
+pub(super) fn refuses(
+    server: &Services,
+    table: &'static Table,
+    worker: usize,
+    client: &mut Client,
+    (command, slot, args): (&'static Command, usize, Args<'_>),
+    out: &mut Vec<u8>,
+) -> bool {
+    let request = request_of(table, command, slot, args, Some(client.db));
+    let Some(refusal) = refuse_part(server, client, request, false) else { return false };
+    counter::add(&server.stats.workers[worker].commands[slot].rejected, 1);
+    server.stats.note_error(&refusal);
+    Writer::new(out, client.protocol).error(refusal.to_string());
+    true
 }
 
 /// Commits what was staged, sends the messages about it, and gives the latches back. Returns the newest

@@ -35,16 +35,17 @@ use tarn_resp::Args;
 use tarn_resp::Writer;
 
 use self::latched::LATCH_WAIT;
-use self::resolve::{Resolved, is_http, resolve, unknown};
+use self::resolve::{Resolved, resolve, unknown};
 use self::waiters::STAND_IN_WAIT;
 use crate::config::{DebugAccess, EventClasses};
 use crate::error::CommandError;
 use crate::execute::call::{Call, note_large};
 use crate::execute::client::{After, Client, ReplyMode};
 use crate::execute::command::Command;
+use crate::execute::rights::{self, request_of};
 use crate::execute::services::Services;
 use crate::execute::spec::Flags;
-use crate::execute::table::{Found, Table};
+use crate::execute::table::{Found, Table, is_http};
 use crate::execute::tracking::notes_reads;
 use crate::net::tracks::TrackFlags;
 use crate::observe::counter;
@@ -176,7 +177,7 @@ impl<'e> Executor<'e> {
             }
         };
         if !matches!(client.after, After::Postpone | After::Pause) {
-            forget_caching(client, args);
+            forget_caching(self.table, client, args);
             client.ready.iter_mut().for_each(|ready| ready.has_run = true);
             if client.migration.is_some() || client.sending_turn.is_some() || client.reload.is_some() {
                 (client.migration, client.sending_turn, client.reload) = (None, None, None);
@@ -219,11 +220,19 @@ impl<'e> Executor<'e> {
         let resolved = resolve(found, args, || self.allows_debug(client));
         let resolved = resolved.map_err(|error| client.reject(Flags::NONE, error))?;
         let Resolved { command, slot, .. } = resolved;
+        let is_free = client.rights.is_unrestricted(self.server.acl.version());
+        if !is_free && !client.renew_rights(&self.server.acl) {
+            // Its user is gone, and it goes, too.
+            client.set_authenticated(false);
+            client.after = After::Close;
+        }
         let refusal = resolved.refusal(args, client.authenticated).or_else(|| {
             // A request that has begun is not refused: its change happens, and the next one would find its
             // outcome.
             if client.has_begun() {
                 None
+            } else if !is_free && let Some(refusal) = self.refuse_by_rights(command, slot, client, args) {
+                Some(refusal)
             } else if self.server.scripts.running.is_busy()
                 && !self.serving
                 && !command.flags.has(Flags::ALLOW_BUSY)
@@ -292,6 +301,21 @@ impl<'e> Executor<'e> {
         }
     }
 
+    /// Why the user of a client may not run a request, or may not have it queued.
+    #[inline(never)]
+    fn refuse_by_rights(
+        &self,
+        command: &'static Command,
+        slot: usize,
+        client: &Client,
+        args: Args<'_>,
+    ) -> Option<CommandError> {
+        // Requests before it in the queue may select another database; `EXEC` looks again.
+        let is_queued = client.transaction.is_some() && !command.flags.has(Flags::AT_ONCE);
+        let db = (!is_queued).then_some(client.db);
+        rights::refuse(self.server, client, request_of(self.table, command, slot, args, db))
+    }
+
     /// The error of clients while a script or a function runs for long.
     #[cold]
     fn busy(&self) -> CommandError {
@@ -352,14 +376,14 @@ impl<'e> Executor<'e> {
         if matches!(client.after, After::GoOn | After::Close) && !is_to_run_again(&result) {
             let reply_bytes = out.len() - start;
             if !command.flags.has(Flags::SKIP_SLOWLOG) {
-                note_large(self.server, client, args, self.now, reply_bytes);
+                note_large(self.server, client, (slot, args), self.now, reply_bytes);
             }
             if let Some(since) = hot_since.filter(|_| !command.flags.has(Flags::EXEC)) {
                 note_hot(self.server, command, db, args, since, reply_bytes);
             }
         }
         if self.server.pubsub.is_monitored() && before.is_none() {
-            shown::show_run(self.server, client, command, args, &result);
+            shown::show_run(self.server, client, command, (slot, args), &result);
         }
         if let After::Steps(rest) = &mut client.after {
             rest.is_of(command.flags, slot, args);
@@ -426,9 +450,10 @@ impl<'e> Executor<'e> {
 
 /// Ends what `CLIENT CACHING` said for one command, which may be a transaction.
 #[inline]
-fn forget_caching(client: &Client, args: Args<'_>) {
+fn forget_caching(table: &Table, client: &Client, args: Args<'_>) {
     let tracks = &client.handle.tracks;
-    let is_over = || client.transaction.is_none() && !args.at(0).eq_ignore_ascii_case(b"client");
+    let is_client = || table.find(args.at(0)).is_some_and(|found| found.command.name == "client");
+    let is_over = || client.transaction.is_none() && !is_client();
     if tracks.flags().has(TrackFlags::CACHING) && is_over() {
         tracks.set_flag(TrackFlags::CACHING, false);
     }

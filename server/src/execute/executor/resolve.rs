@@ -40,7 +40,7 @@ pub(super) fn resolve(
     }
     let is_named = |sub: &Command| sub.name.as_bytes().eq_ignore_ascii_case(name);
     let position = parent.subcommands.iter().position(is_named);
-    let position = position.ok_or_else(|| unknown_subcommand(parent, name))?;
+    let position = position.ok_or_else(|| unknown_subcommand(parent, args))?;
     Ok(Resolved { parent, command: &parent.subcommands[position], slot: slot + 1 + position })
 }
 
@@ -66,13 +66,6 @@ impl Resolved {
     }
 }
 
-/// Whether a first word begins a line of an HTTP request. A browser sends such lines to any port, for any
-/// page that it shows, and the body that follows is the page's.
-#[cold]
-pub(super) fn is_http(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:")
-}
-
 /// The error for a name that is in no table.
 #[cold]
 pub(super) fn unknown(args: Args<'_>) -> CommandError {
@@ -94,18 +87,18 @@ pub(super) fn unknown(args: Args<'_>) -> CommandError {
 }
 
 fn wrong_number(parent: &'static Command, command: &'static Command, args: Args<'_>) -> CommandError {
-    match args.get(1) {
-        Some(name) if parent.flags.has(Flags::LOOSE) => unknown_subcommand(parent, name),
+    match args.len() {
+        2.. if parent.flags.has(Flags::LOOSE) => unknown_subcommand(parent, args),
         _ => CommandError::Arity(full_name(parent, command)),
     }
 }
 
-fn unknown_subcommand(parent: &Command, name: &[u8]) -> CommandError {
+fn unknown_subcommand(parent: &Command, args: Args<'_>) -> CommandError {
     let or = if parent.flags.has(Flags::LOOSE) { " or wrong number of arguments for" } else { "" };
     CommandError::owned(format!(
         "ERR unknown subcommand{or} '{}'. Try {} HELP.",
-        printable(name),
-        parent.name.to_ascii_uppercase()
+        printable(args.get(1).unwrap_or_default()),
+        printable(args.at(0)).to_ascii_uppercase()
     ))
 }
 

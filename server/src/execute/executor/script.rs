@@ -18,7 +18,7 @@ use tarn_lua::{Abort, Errors, Failure, FunctionFlag, Host, Interpreter};
 use tarn_resp::{Args, OwnedArgs, Protocol, Writer};
 use typed_arena::Arena;
 
-use super::exec::{Requests, refuse_without_room, settle, settle_alone};
+use super::exec::{Requests, refuse_without_room, refuses, settle, settle_alone};
 use super::latched::{LATCH_WAIT, close_gate};
 use super::resolve::{Resolved, resolve};
 use super::shown::{keep, send_kept, show_part, show_script};
@@ -30,6 +30,7 @@ use crate::execute::call::Call;
 use crate::execute::client::Client;
 use crate::execute::command::Command;
 use crate::execute::parse;
+use crate::execute::rights::{denied, refuse_part, request_of};
 use crate::execute::services::Services;
 use crate::execute::spec::Flags;
 use crate::execute::table::Table;
@@ -266,6 +267,9 @@ impl Executor<'_> {
         client: &mut Client,
         out: &mut Vec<u8>,
     ) -> Result<(), CommandError> {
+        if refuses(self.server, self.table, self.worker, client, (command, slot, args), out) {
+            return Ok(());
+        }
         let call = Call::begin(self.server, self.worker, command, slot, args, None, true);
         let mut workshop = self.workshop.borrow_mut();
         let scripts = &self.server.scripts;
@@ -286,7 +290,7 @@ impl Executor<'_> {
         call.finish(client, args, self.now, &result);
         self.note_failed_script(slot, client);
         if self.server.pubsub.is_monitored() {
-            show_part(self.server, client, command, args, false);
+            show_part(self.server, client, command, (slot, args), false);
         }
         if let Err(error) = result {
             Writer::new(out, client.protocol).error(error.to_string());
@@ -315,7 +319,13 @@ impl Executor<'_> {
         let mut reply = Writer::new(out, client.protocol).limited(client.reply_end_max);
         let lacks_memory = self.lacks_memory && wanted.known.allows_oom.is_none();
         let mut caller = Caller {
-            requests: Requests { server: self.server, worker: self.worker, now: self.now, by_script: true },
+            requests: Requests {
+                server: self.server,
+                table: self.table,
+                worker: self.worker,
+                now: self.now,
+                by_script: true,
+            },
             table: self.table,
             latched,
             staged,
@@ -460,15 +470,23 @@ struct Caller<'x, 'a, 'k, 's> {
 
 impl Caller<'_, '_, '_, '_> {
     /// The command that a request names, if a script may run it.
-    fn resolve(&self, args: Args<'_>) -> Result<Resolved, CommandError> {
+    fn resolve(&mut self, args: Args<'_>) -> Result<Resolved, CommandError> {
         let found = self.table.find(args.at(0)).ok_or_else(|| unbuilt(args.at(0)).unwrap_or(UNKNOWN))?;
         let resolved = resolve(found, args, || false).map_err(|_| UNKNOWN)?;
-        if let Some(refusal) = self.refusal(resolved.command, args) {
+        let refusal = self.refusal(resolved.command, args).or_else(|| self.refusal_by_rights(resolved, args));
+        if let Some(refusal) = refusal {
             let stats = &self.requests.server.stats.workers[self.requests.worker];
             counter::add(&stats.commands[resolved.slot].rejected, 1);
             return Err(refusal);
         }
         Ok(resolved)
+    }
+
+    /// Why the user whose script it is may not run a request.
+    fn refusal_by_rights(&mut self, resolved: Resolved, args: Args<'_>) -> Option<CommandError> {
+        let Resolved { command, slot, .. } = resolved;
+        let request = request_of(self.table, command, slot, args, Some(self.client.db));
+        refuse_part(self.requests.server, self.client, request, true)
     }
 
     /// Why a script may not run a command.
@@ -562,7 +580,14 @@ impl Host for Caller<'_, '_, '_, '_> {
 
     fn allows(&mut self, args: Args<'_>) -> Option<bool> {
         let found = self.table.find(args.at(0))?;
-        resolve(found, args, || false).ok().map(|_| true)
+        let Resolved { command, slot, .. } = resolve(found, args, || false).ok()?;
+        let server = self.requests.server;
+        if self.client.rights.is_unrestricted(server.acl.version()) {
+            return Some(true);
+        }
+        self.client.renew_rights(&server.acl);
+        let request = request_of(self.table, command, slot, args, Some(self.client.db));
+        Some(denied(server, self.client, request).is_none())
     }
 
     fn look(&mut self) -> Result<(), Abort> {

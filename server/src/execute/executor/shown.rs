@@ -18,19 +18,20 @@ use crate::pubsub::monitors::{Sender, line};
 
 /// Commands that nobody is shown, or that are shown otherwise.
 const HIDDEN: Flags = Flags::ADMIN.with(Flags::SKIP_MONITOR);
-/// Shows a request of a client that has run, unless it is to run again, or has been shown when it ran first.
+/// Shows a request, which stands behind the slot of its command, of a client that has run, unless it is to
+/// run again, or has been shown when it ran first.
 #[cold]
 pub(super) fn show_run<T>(
     server: &Services,
     client: &mut Client,
     command: &Command,
-    args: Args<'_>,
+    request: (usize, Args<'_>),
     result: &Result<T, CommandError>,
 ) {
     let runs_again =
         is_to_run_again(result) || matches!(client.after, After::Postpone | After::Pause) || client.waits;
     if !runs_again && !command.flags.has_any(HIDDEN) {
-        show(server, client, args, false);
+        show(server, client, server.acl.catalog().name(request.0), request.1, false);
     }
 }
 
@@ -40,18 +41,19 @@ pub(super) fn show_part(
     server: &Services,
     client: &mut Client,
     command: &Command,
-    args: Args<'_>,
+    request: (usize, Args<'_>),
     by_script: bool,
 ) {
     if !command.flags.has_any(HIDDEN) {
-        show(server, client, args, by_script);
+        show(server, client, server.acl.catalog().name(request.0), request.1, by_script);
     }
 }
 
 /// Shows the request that asks for a script.
 pub(super) fn show_script(server: &Services, client: &mut Client, args: Args<'_>) {
     if server.pubsub.is_monitored() {
-        show(server, client, args, false);
+        // None of its arguments is a secret.
+        show(server, client, "", args, false);
     }
 }
 
@@ -67,13 +69,14 @@ pub(super) fn send_kept(server: &Services, client: &mut Client) {
     }
 }
 
-fn show(server: &Services, client: &mut Client, args: Args<'_>, by_script: bool) {
+/// `command`: the full name.
+fn show(server: &Services, client: &mut Client, command: &str, args: Args<'_>, by_script: bool) {
     if !server.pubsub.can_show(args.total_bytes()) {
         return close(server, &server.pubsub.monitoring());
     }
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let sender = if by_script { Sender::Script } else { Sender::Client(&client.handle.addr) };
-    let line = line(time, client.db, sender, args, |i| is_secret(args, i));
+    let line = line(time, client.db, sender, args, |i| is_secret(command, args, i));
     match &mut client.unshown {
         Some(kept) => kept.push(line),
         None => send(server, client, vec![line]),

@@ -44,7 +44,7 @@ pub(super) struct Served {
 impl Served {
     pub(super) fn new() -> Served {
         let config = Arc::new(ConfigStore::new(Config::default(), None));
-        let server = Services::new(config, AcceptorHandle::new().0, commands::table().slots());
+        let server = Services::new(config, AcceptorHandle::new().0, commands::catalog());
         let (engine, _background) = Engine::unlogged(server.databases, 3, Arc::new(ManualClock::new(NOW)));
         let disk = SimDisk::new(1, SimOptions::default());
         let checkpoints = Arc::new(Checkpoints::open(Arc::new(disk), Path::new("/checkpoints")).unwrap());

@@ -38,7 +38,7 @@ const ENGINE: &[&[&str]] = &[
 const SERVER: &[&[&str]] = &[
     &["error", "glob", "version"],
     &["json", "config"],
-    &["net"],
+    &["net", "acl"],
     &["analytics", "observe", "pubsub", "scripts"],
     &["store"],
     &["shared"],
