@@ -36,6 +36,10 @@ fn run(pattern: &[u8], text: &[u8], fold: bool) -> bool {
     while t < text.len() {
         if pattern.get(p) == Some(&b'*') {
             p += 1;
+            if p == pattern.len() {
+                // It takes all that is left.
+                return true;
+            }
             retry = Some((p, t + 1));
             continue;
         }

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use own_process::{Own, eventually, serve_if_told};
+use own_process::{Connection, Own, eventually, serve_if_told};
 
 const RENAMES: &str = r#"
 rename-command CONFIG Conf!g-that-nobody-guesses
@@ -55,16 +55,22 @@ fn redis(own: &Own, lines: &str) -> Command {
     command
 }
 
-#[test]
-fn a_renamed_command_is_the_same_to_redis() {
+/// A redis-server and a Tarn with the new names, and a client of each; `None` where there is no redis-server.
+fn both() -> Option<([Own; 2], [Connection; 2])> {
     if !has_redis() {
-        return;
+        return None;
     }
     let (mut redis_there, mut own) = (Own::new(), Own::new());
     let child = redis(&redis_there, RENAMES).spawn().unwrap();
     redis_there.adopt(child);
     let path = file(&own, RENAMES);
-    let (mut theirs, mut ours) = (redis_there.connect(), own.start(&[path.to_str().unwrap()]));
+    let clients = [redis_there.connect(), own.start(&[path.to_str().unwrap()])];
+    Some(([redis_there, own], clients))
+}
+
+#[test]
+fn a_renamed_command_is_the_same_to_redis() {
+    let Some((_servers, [mut theirs, mut ours])) = both() else { return };
     for request in [
         "CONF!G-THAT-NOBODY-GUESSES GET hz",
         "conf!g-that-nobody-guesses SET hz 20",
@@ -133,14 +139,7 @@ fn a_renamed_command_is_the_same_to_redis() {
 #[cfg(feature = "lua")]
 #[test]
 fn a_script_calls_commands_by_their_new_names_as_in_redis() {
-    if !has_redis() {
-        return;
-    }
-    let (mut redis_there, mut own) = (Own::new(), Own::new());
-    let child = redis(&redis_there, RENAMES).spawn().unwrap();
-    redis_there.adopt(child);
-    let path = file(&own, RENAMES);
-    let (mut theirs, mut ours) = (redis_there.connect(), own.start(&[path.to_str().unwrap()]));
+    let Some((_servers, [mut theirs, mut ours])) = both() else { return };
     for script in [
         "return redis.call('get','a','1')",
         "return redis.call('fetch','a')",

@@ -55,6 +55,8 @@ fn back_up(args: &BackupArgs, bar: &ProgressBar) -> Result<(), Trouble> {
     if args.since > 0 {
         command.extend(["SINCE", &since]);
     }
+    // A user that may not ask for the progress begins none.
+    info(&mut client)?;
     let directory = {
         ask(&mut client, &command)?;
         let begun = info(&mut client)?;

@@ -18,8 +18,8 @@ pub(crate) struct RemoteArgs {
     /// Its port.
     #[arg(short, long, default_value_t = 6379)]
     port: u16,
-    /// The user, if it is not the default one.
-    #[arg(long, requires = "password")]
+    /// The user, if it is not the default one. It needs a password.
+    #[arg(long)]
     user: Option<String>,
     /// The password, which other users may see in the list of processes. Without it, the value of
     /// REDISCLI_AUTH.
@@ -62,6 +62,11 @@ impl RemoteArgs {
                  REDISCLI_AUTH in the environment is safe from them"
             );
         }
+        let password = self.password.clone().or_else(|| std::env::var("REDISCLI_AUTH").ok());
+        if self.user.is_some() && password.is_none() {
+            let why = "--user needs a password: in REDISCLI_AUTH in the environment, or behind -a";
+            return Err(Trouble::Refused(why.to_owned()));
+        }
         let away = |why: String| Trouble::Away(format!("{}:{}: {why}", self.host, self.port));
         let found =
             (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| away(error.to_string()))?;
@@ -69,10 +74,9 @@ impl RemoteArgs {
         for address in found.collect::<Vec<SocketAddr>>() {
             match Client::connect(address, patience) {
                 Ok(mut client) => {
-                    let password = self.password.clone().or_else(|| std::env::var("REDISCLI_AUTH").ok());
-                    if let Some(password) = password {
+                    if let Some(password) = &password {
                         let user = self.user.as_deref().unwrap_or("default");
-                        ask(&mut client, &["AUTH", user, &password])?;
+                        ask(&mut client, &["AUTH", user, password])?;
                     }
                     return Ok(client);
                 }

@@ -150,6 +150,27 @@ fn no_secret_of_a_user_is_shown() {
 }
 
 #[test]
+fn the_program_takes_the_password_of_a_user_from_the_environment() {
+    let (folder, port) = (Folder::new(), free_port());
+    let _server = serve(&folder, port, &[]);
+    let mut client = Client::tcp("127.0.0.1", port);
+    assert_eq!(client.ask("ACL SETUSER alice on >s3cret ~* +sql +hello"), "+OK");
+    let ask = |password: Option<&str>| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tarn"));
+        command.args(["sql", "-p", &port.to_string(), "--user", "alice", "--format", "csv", "SELECT 7 AS n"]);
+        command.env_remove("REDISCLI_AUTH").envs(password.map(|password| ("REDISCLI_AUTH", password)));
+        let output = command.output().unwrap();
+        let told = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), told)
+    };
+    assert_eq!(ask(Some("s3cret")), (Some(0), "n\n7\n".to_owned()));
+    let (code, told) = ask(Some("other"));
+    assert!(code == Some(1) && told.starts_with("tarn: WRONGPASS"), "{told}");
+    let (code, told) = ask(None);
+    assert!(code == Some(1) && told.starts_with("tarn: --user needs a password"), "{told}");
+}
+
+#[test]
 fn a_password_is_not_undone_by_a_file_of_users_in_silence() {
     let (folder, port) = (Folder::new(), free_port());
     let (path, port_text) = (folder.path("users.acl"), port.to_string());

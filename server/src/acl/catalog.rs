@@ -46,6 +46,7 @@ pub struct Listed {
 pub struct Catalog {
     commands: Vec<Listed>,
     by_name: HashMap<String, usize>,
+    absent: &'static [&'static str],
 }
 
 impl Catalog {
@@ -53,7 +54,18 @@ impl Catalog {
     pub fn new(commands: Vec<Listed>) -> Catalog {
         let shown = commands.iter().enumerate().filter(|(_, command)| !command.is_hidden);
         let by_name = shown.map(|(number, command)| (command.name.clone(), number)).collect();
-        Catalog { commands, by_name }
+        Catalog { commands, by_name, absent: &[] }
+    }
+
+    /// The same, which knows of commands in lower case that another version has, and this one has not.
+    pub fn with_absent(self, absent: &'static [&'static str]) -> Catalog {
+        Catalog { absent, ..self }
+    }
+
+    /// Whether a full name is that of a command that only another version has, or of its subcommand.
+    pub fn is_absent(&self, name: &[u8]) -> bool {
+        let command = name.split(|byte| *byte == b'|').next().unwrap_or_default();
+        self.absent.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(command))
     }
 
     /// The number of the command with this full name, in any case.
@@ -117,7 +129,8 @@ pub fn category(name: &[u8]) -> Option<usize> {
     CATEGORIES.iter().position(|known| known.as_bytes()[1..].eq_ignore_ascii_case(name))
 }
 
-/// A small catalog for tests: `get`, `set`, `config` with `get` and `set`, `debug` with a hidden subcommand.
+/// A small catalog for tests: `get`, `set`, `config` with `get` and `set`, `debug` with a hidden subcommand,
+/// and `cluster` and `psync`, which are absent.
 #[cfg(test)]
 pub(super) fn sample() -> Catalog {
     let listed = |name: &str, categories: &[&str], parent, is_hidden| {
@@ -136,6 +149,7 @@ pub(super) fn sample() -> Catalog {
         listed("debug|sleep", &["admin", "slow", "dangerous"], Some(6), true),
         listed("select", &["connection", "fast"], None, false),
     ])
+    .with_absent(&["cluster", "psync"])
 }
 
 #[cfg(test)]

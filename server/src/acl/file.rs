@@ -145,12 +145,23 @@ pub fn text_of(users: &Users, catalog: &Catalog) -> Vec<u8> {
 }
 
 /// Puts all users into a file, so that a crash leaves the old content or the new. A link stays, and what it
-/// points to is replaced.
+/// points to is replaced. An error, and nothing is written, if that is no file, or is not there.
 pub fn write(path: &Path, users: &Users, catalog: &Catalog) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let target = match std::fs::canonicalize(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
-        resolved => resolved?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if std::fs::symlink_metadata(path).is_ok() {
+                return Err(io::Error::new(error.kind(), "it is a link to what is not there"));
+            }
+            path.to_owned()
+        }
+        resolved => {
+            let target = resolved?;
+            if !std::fs::metadata(&target)?.is_file() {
+                return Err(io::Error::other("it is no file"));
+            }
+            target
+        }
     };
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     let temporary = target.with_file_name(format!(".{name}.{:016x}.tmp", rand::random::<u64>()));
@@ -212,6 +223,24 @@ mod tests {
         );
         let told = read(folder.path(), acl.catalog(), false).expect_err("no file");
         assert!(told.contains("it is no file"), "{told}");
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_written_over() {
+        let acl = Acl::new(sample());
+        let folder = tempfile::tempdir().expect("a folder");
+        let [socket, link, lost] = ["socket", "link", "lost"].map(|name| folder.path().join(name));
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+        std::os::unix::fs::symlink(&socket, &link).expect("a link");
+        std::os::unix::fs::symlink(folder.path().join("nothing"), &lost).expect("a link");
+        for (path, why) in [(&socket, "no file"), (&link, "no file"), (&lost, "a link to what is not there")]
+        {
+            let told = write(path, &acl.all(), acl.catalog()).expect_err("no file").to_string();
+            assert!(told.contains(why), "{}: {told}", path.display());
+        }
+        assert!(!std::fs::metadata(&socket).expect("it stays").is_file());
+        assert!(std::fs::symlink_metadata(&lost).expect("it stays").is_symlink());
+        assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 3);
     }
 
     #[test]

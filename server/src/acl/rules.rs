@@ -117,6 +117,8 @@ pub(super) fn apply_to_selector(
         [b'&', pattern @ ..] => add_channels(selector, pattern)?,
         [b'+', b'@', name @ ..] => set_category(selector, catalog, name, true)?,
         [b'-', b'@', name @ ..] => set_category(selector, catalog, name, false)?,
+        // There is nothing to allow or to forbid. A file of Redis has such rules.
+        [b'+' | b'-', name @ ..] if catalog.is_absent(name) => {}
         [b'+', name @ ..] => allow(selector, catalog, name)?,
         [b'-', name @ ..] => {
             let number = catalog.find(name).ok_or(RuleError::Unknown)?;

@@ -32,6 +32,8 @@ fn rules_are_written_down_as_redis_does() {
         (&["+config"], "resetchannels -@all +@admin +config -debug"),
         (&["+config|get"], "resetchannels -@all +config|get"),
         (&["+config", "-config|set"], "resetchannels -@all +config -config|set"),
+        (&["+@all", "-cluster", "-Psync", "-cluster|info"], "resetchannels +@all"),
+        (&["+psync", "+cluster", "+cluster|info", "+cluster|x|y"], "resetchannels -@all"),
         (&["+select|0", "+SELECT|1", "+select|0"], "resetchannels -@all +select|0 +select|1"),
         (&["~a", "%R~b", "%w~c", "%RW~d", "%R~c"], "~a %R~b ~c ~d resetchannels -@all"),
         (&["allkeys", "allchannels"], "~* &* -@all"),

@@ -139,7 +139,7 @@ pub(super) fn catalog() -> Catalog {
         listed.push(row.listed(None));
         listed.extend(row.subcommands().map(|sub| sub.listed(Some(parent))));
     }
-    Catalog::new(listed)
+    Catalog::new(listed).with_absent(commands::NOT_BUILT)
 }
 
 /// A command by `name` or `name|subcommand`.

@@ -19,6 +19,7 @@ const GROWS: Flags = WRITES.with(Flags::DENYOOM);
 
 const ACCESS: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const UPDATE: &[KeySpec] = &[KeySpec::one(&["RW", "update"])];
+const READ_AND_UPDATE: &[KeySpec] = &[KeySpec::one(&["RW", "access", "update"])];
 const TAKE: &[KeySpec] = &[KeySpec::one(&["RW", "access", "delete"])];
 
 const PER_FIELD: &str = "O(N), N being the number of fields named";
@@ -94,7 +95,7 @@ pub(super) const COMMANDS: &[Command] = &[
         .keys(UPDATE)
         .complexity(PER_FIELD),
     row("hgetex", -5, WRITES, "8.0.0", "Returns values of fields, and sets when these expire.", hgetex)
-        .keys(UPDATE)
+        .keys(READ_AND_UPDATE)
         .complexity(PER_FIELD),
     row("hsetex", -6, GROWS, "8.0.0", "Gives fields values, and sets when these fields expire.", hsetex)
         .keys(UPDATE)

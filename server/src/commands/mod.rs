@@ -225,7 +225,8 @@ pub fn rename(renames: &[[Vec<u8>; 2]]) -> Result<(), RenamesError> {
     if renames.is_empty() { Ok(()) } else { TABLE.set(renamed).map_err(|_| RenamesError::InUse) }
 }
 
-/// The commands of Redis 7.0 that are not built, which lines `rename-command` of a `redis.conf` name.
+/// The commands of Redis 7.0 that are not built, which lines `rename-command` of a `redis.conf` name, and
+/// rules of users.
 const NOT_BUILT: &[&str] = &[
     "asking",
     "cluster",
