@@ -151,8 +151,8 @@ With `--metrics-port 9121` a server answers `http://127.0.0.1:9121/metrics`, on 
 Counters begin at zero with each start, those of commands and clients also with `CONFIG RESETSTAT`. With
 `protected-mode` and no password, only clients on the same machine are answered, as elsewhere. With a
 password, those on other machines have to name a user that may run `INFO`, with its password, by HTTP's basic
-scheme (`metrics-auth`; `basic_auth` in Prometheus). It travels in the clear, unless `metrics-tls` is on: then the
-server speaks HTTPS at that port, and no HTTP.
+scheme (`metrics-auth`; `basic_auth` in Prometheus). It travels in the clear, unless `metrics-tls` is on:
+then the server speaks HTTPS at that port, and no HTTP.
 
 How to read some of them:
 
