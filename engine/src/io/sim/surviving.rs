@@ -133,9 +133,12 @@ fn of_pages(inode: &SimInode, chance: &mut SmallRng) -> Vec<u8> {
                     let at = sector * SECTOR_BYTES;
                     let page = &pages[(at / PAGE_BYTES).min(last)];
                     let reached = if at % PAGE_BYTES < page.torn_at { page.front } else { page.back };
-                    if index < reached {
-                        let end = device.len().min(at + SECTOR_BYTES);
-                        device[at.max(bytes)..end].fill(0);
+                    let end = device.len().min(at + SECTOR_BYTES);
+                    // A file that is made longer has nothing to take away.
+                    if index < reached
+                        && let Some(cut) = device.get_mut(at.max(bytes)..end)
+                    {
+                        cut.fill(0);
                     }
                 }
             }
@@ -217,6 +220,22 @@ mod tests {
                 inode.dirty.push(Dirty::Write { offset: from as u64, bytes: inode.cache[from..to].to_vec() });
             }
             assert!(surviving_bytes(&inode, false, &mut chance) == inode.device, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_length_of_any_bytes_survives_or_does_not() {
+        for seed in 0..2_000 {
+            let mut chance = SmallRng::seed_from_u64(seed);
+            let mut inode = any_inode(&mut chance);
+            let lengths = [inode.cache.len(), inode.cache.len() + chance.random_range(0..2 * SECTOR_BYTES)];
+            for bytes in [chance.random_range(0..=lengths[0]), lengths[1]] {
+                apply(&mut inode.cache, &Dirty::SetLen(bytes as u64));
+                inode.dirty.push(Dirty::SetLen(bytes as u64));
+            }
+            let survived = surviving_bytes(&inode, false, &mut chance);
+            let longest = lengths[1].max(inode.device.len());
+            assert!(survived.len() <= longest, "seed {seed}: {} bytes of {longest}", survived.len());
         }
     }
 
