@@ -85,7 +85,7 @@ pub use session::Session;
 pub use statement::outcome::Outcome;
 pub use statement::store::Changes;
 pub use statement::values::Value;
-pub use wire::{Caller, Rules, Tls, TlsError, WireOptions, serve};
+pub use wire::{Caller, Identity, Rules, WireOptions, serve};
 
 /// The names of the files in which a data directory keeps declarations.
 pub const DECLARATION_FILES: [&str; 2] = [catalog::declared::FILE, search::FILE];

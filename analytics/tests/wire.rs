@@ -53,14 +53,16 @@ fn served() -> (tokio::runtime::Runtime, u16) {
     let analytics = runtime.block_on(Analytics::open(options)).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let options = WireOptions { rules: Arc::new(Hasty), tls: None, needs_encryption: false };
+    let options = WireOptions { rules: Arc::new(Hasty) };
     let (callers, incoming) = tokio::sync::mpsc::channel(8);
     runtime.spawn(serve(analytics, incoming, options));
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let stream = stream.unwrap();
             stream.set_nonblocking(true).unwrap();
-            if callers.blocking_send(Caller { stream, refusal: None }).is_err() {
+            let peer = stream.peer_addr().unwrap();
+            let caller = Caller { stream, peer, refusal: None, must_encrypt: false };
+            if callers.blocking_send(caller).is_err() {
                 return;
             }
         }

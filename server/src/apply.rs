@@ -13,8 +13,9 @@ use tarn_engine::{EvictionOptions, Victims};
 
 use crate::acl::registry::{DEFAULT, is_name};
 use crate::acl::{Catalog, RuleError, User, UserId, file, merge_selectors, without_password};
-use crate::config::{AclPubsubDefault, Config, LogCompaction, MaxmemoryPolicy};
+use crate::config::{AclPubsubDefault, Config, Encryption, LogCompaction, MaxmemoryPolicy};
 use crate::execute::services::Services;
+use crate::net::certificates::{Prepared, TlsError};
 use crate::net::listen::{ListenError, Service};
 use crate::observe::defrag::DefragSettings;
 use crate::observe::logging;
@@ -23,14 +24,33 @@ use crate::persist::keeping;
 use crate::persist::log_switch;
 use crate::store::Store;
 
+/// The certificates of a changed configuration.
+pub(crate) enum Certificates {
+    /// Connections are encrypted as before.
+    Same,
+    /// They were read, or could not be.
+    Read(Result<Prepared, TlsError>),
+}
+
 /// Brings a changed configuration into force. `Err` names the directive that the system does not allow, and
 /// why; then nothing has changed.
-pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(), (&'static str, String)> {
+pub(crate) fn apply(
+    server: &Services,
+    old: &Config,
+    new: &Config,
+    certificates: Certificates,
+) -> Result<(), (&'static str, String)> {
     if let Some(directive) = grown(old, new) {
         process::allow_clients(new).map_err(|fit| (directive, too_many_clients(fit)))?;
     }
+    let certificates = new_certificates(old, new, certificates)?;
     if Service::ALL.iter().any(|service| service.place(old) != service.place(new)) {
-        listen_elsewhere(server, old, new)?;
+        listen_elsewhere(server, old, new, certificates)?;
+    } else if let Some(certificates) = certificates {
+        server.tls.apply(certificates);
+    }
+    if !has_closed_doors(old) {
+        warn_of_closed_doors(new);
     }
     if !old.keeps_nothing() {
         keeping::warn_if_nothing_is_kept(new);
@@ -341,14 +361,50 @@ fn set_compaction(store: &Store, config: &Config) {
     });
 }
 
-/// Moves the listeners to other ports or addresses.
-fn listen_elsewhere(server: &Services, old: &Config, new: &Config) -> Result<(), (&'static str, String)> {
-    server.acceptor.listen_as(old, new).map_err(|error| {
+/// Warns if no client of the Redis protocol can connect.
+pub(crate) fn warn_of_closed_doors(config: &Config) {
+    if has_closed_doors(config) {
+        tracing::warn!("'tls-required all' without 'tls-port' or 'unixsocket' lets no client in");
+    }
+}
+
+fn has_closed_doors(config: &Config) -> bool {
+    config.tls.required == Encryption::All && config.tls.port == 0 && config.unixsocket.is_empty()
+}
+
+/// The certificates that come into force, if something of encryption has changed.
+fn new_certificates(
+    old: &Config,
+    new: &Config,
+    certificates: Certificates,
+) -> Result<Option<Prepared>, (&'static str, String)> {
+    match certificates {
+        _ if new.tls.encrypts_as(&old.tls) => Ok(None),
+        Certificates::Read(Ok(read)) if read.is_for(new) => Ok(Some(read)),
+        Certificates::Read(Err(error)) => {
+            tracing::warn!("CONFIG SET failed: connections cannot be encrypted: {error}");
+            Err((changed_tls(old, new), NOT_ENCRYPTED.to_owned()))
+        }
+        Certificates::Read(Ok(_)) | Certificates::Same => {
+            Err((changed_tls(old, new), "Another CONFIG SET came between, try again.".to_owned()))
+        }
+    }
+}
+
+/// Moves the listeners to other ports or addresses, where the certificates come into force with them.
+fn listen_elsewhere(
+    server: &Services,
+    old: &Config,
+    new: &Config,
+    certificates: Option<Prepared>,
+) -> Result<(), (&'static str, String)> {
+    server.acceptor.listen_as(old, new, certificates).map_err(|error| {
         match &error {
             Some(error) => tracing::warn!("CONFIG SET failed: {error}"),
             None => tracing::warn!("CONFIG SET failed: the server is stopping"),
         }
         let (service, [port, bind]) = match error {
+            Some(ListenError::Tls { .. }) => (Service::RedisTls, ["tls-port", "bind"]),
             Some(ListenError::Metrics { .. }) => (Service::Metrics, ["metrics-port", "metrics-bind"]),
             Some(ListenError::Sql { .. }) => (Service::Sql, ["sql-port", "sql-bind"]),
             _ => (Service::Redis, ["port", "bind"]),
@@ -367,6 +423,37 @@ fn listen_elsewhere(server: &Services, old: &Config, new: &Config) -> Result<(),
     })
 }
 
+/// Redis' words for it.
+const NOT_ENCRYPTED: &str = "Unable to update TLS configuration. Check server logs.";
+
+/// A directive of encryption that has changed, for the error.
+fn changed_tls(old: &Config, new: &Config) -> &'static str {
+    let (old, new) = (&old.tls, &new.tls);
+    [
+        ("tls-port", new.port != old.port),
+        ("tls-cert-file", new.cert_file != old.cert_file),
+        ("tls-key-file", new.key_file != old.key_file),
+        ("tls-key-file-pass", new.key_file_pass != old.key_file_pass),
+        ("tls-ca-cert-file", new.ca_cert_file != old.ca_cert_file),
+        ("tls-ca-cert-dir", new.ca_cert_dir != old.ca_cert_dir),
+        ("tls-crl-file", new.crl_file != old.crl_file),
+        ("tls-auth-clients", new.auth_clients != old.auth_clients),
+        ("sql-tls-auth-clients", new.sql_auth_clients != old.sql_auth_clients),
+        ("metrics-tls-auth-clients", new.metrics_auth_clients != old.metrics_auth_clients),
+        ("tls-protocols", new.protocols != old.protocols),
+        ("tls-ciphers", new.ciphers != old.ciphers),
+        ("tls-ciphersuites", new.ciphersuites != old.ciphersuites),
+        ("metrics-tls", new.metrics != old.metrics),
+        ("tls-prefer-server-ciphers", new.prefer_server_ciphers != old.prefer_server_ciphers),
+        ("tls-session-caching", new.session_caching != old.session_caching),
+        ("tls-session-cache-size", new.session_cache_size != old.session_cache_size),
+        ("tls-session-cache-timeout", new.session_cache_timeout_s != old.session_cache_timeout_s),
+    ]
+    .into_iter()
+    .find_map(|(directive, has_changed)| has_changed.then_some(directive))
+    .unwrap_or("tls-cert-file")
+}
+
 /// Which directive lets more clients in than before, if one does.
 fn grown(old: &Config, new: &Config) -> Option<&'static str> {
     [
@@ -374,6 +461,7 @@ fn grown(old: &Config, new: &Config) -> Option<&'static str> {
         ("sql-max-clients", new.sql_max_clients > old.sql_max_clients),
         ("sql-port", new.sql_port != 0 && old.sql_port == 0),
         ("metrics-port", new.metrics_port != 0 && old.metrics_port == 0),
+        ("proxy-protocol-from", !new.tls.proxies.is_empty() && old.tls.proxies.is_empty()),
     ]
     .into_iter()
     .find_map(|(directive, has_grown)| has_grown.then_some(directive))

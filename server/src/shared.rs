@@ -17,6 +17,7 @@ use crate::acl::{Acl, Catalog};
 use crate::config::ConfigStore;
 use crate::config::live::Live;
 use crate::net::attempts::Attempts;
+use crate::net::certificates::Tls;
 use crate::net::clients::Clients;
 use crate::net::pause::Pause;
 use crate::observe::hotkeys::HotKeys;
@@ -62,6 +63,8 @@ pub struct Shared {
     pub clients: Clients,
     /// Wrong passwords.
     pub attempts: Attempts,
+    /// Certificates, and handshakes by them.
+    pub tls: Arc<Tls>,
     /// Slow commands.
     pub slowlog: SlowLog,
     /// Large requests, with their bytes.
@@ -139,6 +142,7 @@ impl Shared {
             rates: Rates::default(),
             clients: Clients::default(),
             attempts: Attempts::default(),
+            tls: Arc::default(),
             slowlog: log(settings.slowlog_max_len),
             large_requests: log(settings.commandlog_large_request_max_len),
             large_replies: log(settings.commandlog_large_reply_max_len),

@@ -125,7 +125,7 @@ fn tarn_config(store: &ConfigStore, pattern: &str) -> BTreeMap<String, String> {
 }
 
 /// Directives that Redis does not have.
-const ONLY_TARN: [&str; 35] = [
+const ONLY_TARN: [&str; 42] = [
     "analytics-max-memory",
     "analytics-threads",
     "auth-timeout",
@@ -150,6 +150,9 @@ const ONLY_TARN: [&str; 35] = [
     "metrics-auth",
     "metrics-bind",
     "metrics-port",
+    "metrics-tls",
+    "metrics-tls-auth-clients",
+    "proxy-protocol-from",
     "rdb-version",
     "requirepass-file",
     "serve-while-loading",
@@ -159,12 +162,16 @@ const ONLY_TARN: [&str; 35] = [
     "sql-max-clients",
     "sql-port",
     "sql-tls",
+    "sql-tls-auth-clients",
     "threads",
+    "tls-crl-file",
+    "tls-required",
+    "trust-local-clients",
     "view-memory-limit",
 ];
 
 /// Newer names of directives of redis-server 7.0, and newer directives that Tarn obeys.
-const NEWER_NAMES: [&str; 14] = [
+const NEWER_NAMES: [&str; 15] = [
     "aof-rewrite-cpulist",
     "bgsave-cpulist",
     "bio-cpulist",
@@ -179,6 +186,7 @@ const NEWER_NAMES: [&str; 14] = [
     "server-cpulist",
     "stream-idmp-duration",
     "stream-idmp-maxsize",
+    "tls-auth-clients-user",
 ];
 
 /// Directives with other defaults here, or that the test sets for its own redis-server.

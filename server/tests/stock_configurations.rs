@@ -121,11 +121,10 @@ fn any_number_of_databases_is_taken_and_told_where_there_are_fewer() {
 #[test]
 fn what_would_be_dangerous_to_ignore_is_refused_by_name() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 3] = [
         (&["--loadmodule", "m.so"], "'loadmodule' is not supported by Tarn: there are no modules"),
         (&["--replicaof", "a", "1"], "'replicaof' is not supported by Tarn: there is no replication"),
         (&["--cluster-enabled", "yes"], "'cluster-enabled' is not supported by Tarn: there is no cluster"),
-        (&["--tls-port", "6380"], "'tls-port' is not supported by Tarn: the Redis protocol has no TLS"),
     ];
     for (args, refusal) in cases {
         let error = load(file.path(), args).unwrap_err();

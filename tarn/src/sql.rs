@@ -2,21 +2,22 @@
 //! them, and answers the commands `SQL` and `FT.*`. Statements have threads of their own.
 
 use crate::search::Seeker;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
 use tarn_analytics::{
-    Analytics, AnalyticsOptions, Caller, Changes, QueryError, Rules, Search, Tls, TlsError, Value,
-    WireOptions, sqlstate,
+    Analytics, AnalyticsOptions, Caller, Changes, Identity, QueryError, Rules, Search, Value, WireOptions,
+    sqlstate,
 };
 pub(crate) use tarn_analytics::{DECLARATION_FILES, parquet_of, runs_apart};
 use tarn_engine::record::Lsn;
 use tarn_server::Services;
 use tarn_server::acl::{Context, DEFAULT, Door, Reason};
 use tarn_server::analytics::sql::{Answer, Asked, Cell};
-use tarn_server::config::{Config, SqlTls};
+use tarn_server::config::Config;
 use tarn_server::net::address::Address;
 use tarn_server::net::caller;
 use tarn_server::net::listen::Service;
@@ -37,17 +38,12 @@ pub(crate) enum SqlError {
     /// There is nowhere to write files to.
     #[error("sql-export-dir {0} is no directory; make it, or leave the setting out")]
     ExportDirectory(String),
-    /// One file is of no use without the other.
-    #[error("tls-cert-file and tls-key-file are needed both, or none of them")]
-    HalfTls,
     /// No client could connect.
     #[error(
-        "sql-tls required needs a certificate: name it, and its key, with tls-cert-file and tls-key-file"
+        "'sql-tls required' and 'sql-tls-auth-clients yes' need a certificate: name it, and its key, with \
+         tls-cert-file and tls-key-file"
     )]
     NoTls,
-    /// Connections could not be encrypted.
-    #[error("tls-cert-file and tls-key-file: {0}")]
-    Tls(#[from] TlsError),
     /// The system refused a thread.
     #[error("cannot start the thread for SQL: {0}")]
     System(#[from] std::io::Error),
@@ -58,8 +54,6 @@ pub(crate) struct Sql {
     runtime: tokio::runtime::Runtime,
     analytics: Arc<Analytics>,
     search: Arc<Search>,
-    tls: Option<Arc<Tls>>,
-    needs_encryption: bool,
 }
 
 impl Sql {
@@ -69,13 +63,7 @@ impl Sql {
         if let Some(path) = export_directory.as_ref().filter(|path| !path.is_dir()) {
             return Err(SqlError::ExportDirectory(path.display().to_string()));
         }
-        let tls = match config.tls_paths() {
-            [None, None] => None,
-            [Some(certificate), Some(key)] => Some(Arc::new(Tls::open(certificate, key)?)),
-            [Some(_), None] | [None, Some(_)] => return Err(SqlError::HalfTls),
-        };
-        let needs_encryption = config.sql_tls == SqlTls::Required;
-        if needs_encryption && tls.is_none() {
+        if config.sql_must_encrypt() && config.tls.has_no_certificate() {
             return Err(SqlError::NoTls);
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -94,7 +82,7 @@ impl Sql {
         };
         let analytics = runtime.block_on(Analytics::open(options))?;
         let search = Arc::new(Search::open(analytics.clone(), Some(&config.dir))?);
-        Ok(Sql { runtime, analytics, search, tls, needs_encryption })
+        Ok(Sql { runtime, analytics, search })
     }
 
     /// Starts the threads of SQL. The data may be loaded later.
@@ -112,11 +100,7 @@ impl Sql {
         self.analytics.show_by(move |lsn| of_log.upgrade().map_or(Ok(true), |server| server.may_show(lsn)));
         self.analytics.change_by(Changing(Arc::downgrade(server)));
         self.analytics.make_indexes();
-        let options = WireOptions {
-            rules: Arc::new(Settings(server.clone())),
-            tls: self.tls,
-            needs_encryption: self.needs_encryption,
-        };
+        let options = WireOptions { rules: Arc::new(Settings(server.clone())) };
         self.runtime.spawn(tarn_analytics::serve(self.analytics, incoming, options));
         Running(self.runtime)
     }
@@ -223,6 +207,19 @@ impl Rules for Settings {
         // The connection ends in any case.
         self.0.attempts.note_wrong(&Address::Tcp(peer), Service::Sql);
     }
+
+    fn identity(&self) -> Option<Identity> {
+        let identity = self.0.tls.identity(Service::Sql)?;
+        Some(Identity { config: identity.config.clone(), pem: identity.pem.clone() })
+    }
+
+    fn needs_encryption(&self) -> bool {
+        self.0.config.snapshot().sql_must_encrypt()
+    }
+
+    fn note_handshake(&self, peer: SocketAddr, ended: Result<bool, &io::Error>) {
+        self.0.tls.note_handshake(&Address::Tcp(peer), Service::Sql, ended);
+    }
 }
 
 /// The most bytes of an answer to the command `SQL`, which is one reply.
@@ -237,9 +234,10 @@ struct Asker {
 
 impl tarn_server::analytics::sql::Sql for Asker {
     fn talk_to(&self, caller: caller::Caller) {
-        let caller::Caller { stream, refusal, .. } = caller;
-        // The acceptor has seen that there is room.
-        let _ = self.callers.try_send(Caller { stream, refusal });
+        let caller::Caller { stream, peer, refusal, must_encrypt } = caller;
+        let Some(peer) = peer.tcp() else { return };
+        // The acceptor has seen that there is room. Behind a proxy others may have come first: it is closed.
+        let _ = self.callers.try_send(Caller { stream, peer, refusal, must_encrypt });
     }
 
     fn ask(&self, statement: &str, declares: bool) -> Box<dyn Asked> {

@@ -210,6 +210,8 @@ fn the_program_takes_the_password_of_a_user_from_the_environment() {
     let (folder, port) = (Folder::new(), free_port());
     let _server = serve(&folder, port, &[]);
     let mut client = Client::tcp("127.0.0.1", port);
+    // Users can be made while the data is still being loaded, and SQL is refused then.
+    assert_eq!(client.ask("PING"), "+PONG");
     assert_eq!(client.ask("ACL SETUSER alice on >s3cret ~* +sql +hello"), "+OK");
     let ask = |password: Option<&str>| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tarn"));

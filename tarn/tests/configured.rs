@@ -120,11 +120,11 @@ fn a_configuration_is_tested_without_touching_anything() {
         }
         assert!(!dir.exists());
     }
-    std::fs::write(path, "hz 10\ntls-port 6380\n").unwrap();
+    std::fs::write(path, "hz 10\nsocket-mark-id 1\n").unwrap();
     let output = tarn(&["--test-config", path]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("tarn.conf:2: in 'tls-port 6380'"), "{}", said(&output));
-    assert!(tarn(&["--test-config", path, "--tls-port", "0"]).output().unwrap().status.success());
+    assert!(said(&output).contains("tarn.conf:2: in 'socket-mark-id 1'"), "{}", said(&output));
+    assert!(tarn(&["--test-config", path, "--socket-mark-id", "0"]).output().unwrap().status.success());
 }
 
 #[test]

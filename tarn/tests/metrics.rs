@@ -151,13 +151,14 @@ With `--metrics-port 9121` a server answers `http://127.0.0.1:9121/metrics`, on 
 Counters begin at zero with each start, those of commands and clients also with `CONFIG RESETSTAT`. With
 `protected-mode` and no password, only clients on the same machine are answered, as elsewhere. With a
 password, those on other machines have to name a user that may run `INFO`, with its password, by HTTP's basic
-scheme (`metrics-auth`; `basic_auth` in Prometheus). It travels in the clear.
+scheme (`metrics-auth`; `basic_auth` in Prometheus). It travels in the clear, unless `metrics-tls` is on:
+then the server speaks HTTPS at that port, and no HTTP.
 
 How to read some of them:
 
-- `tarn_log_failing`, `tarn_log_directory_trouble`, `tarn_compaction_failing` and `tarn_checkpoint_failing`
-  are worth an alert: each is 1 while something is refused, and 0 when it works again, without a restart. The
-  messages say what and why.
+- `tarn_log_failing`, `tarn_log_directory_trouble`, `tarn_compaction_failing`, `tarn_checkpoint_failing` and
+  `tarn_tls_certificate_failing` are worth an alert: each is 1 while something is refused, and 0 when it works
+  again, without a restart. The messages say what and why.
 - `tarn_log_lag_seconds`: the age of a block counts from when it was taken for writing. The milliseconds, or
   the one flush, that records wait in memory before are left out. Under `appendfsync no` only a full file,
   or a compaction, makes records durable.

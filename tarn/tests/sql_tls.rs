@@ -4,8 +4,10 @@
 
 mod running;
 
+use std::fs::Permissions;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -78,7 +80,39 @@ fn encryption_can_be_asked_of_everybody() {
     assert!(said.contains("FATAL:  connections must be encrypted here"), "{said}");
     // A certificate is needed then.
     let said = folder.refusal(&["--port", &free_port().to_string(), "--sql-tls", "required"]);
-    assert!(said.contains("sql-tls required needs a certificate"), "{said}");
+    assert!(said.contains("'sql-tls required' and 'sql-tls-auth-clients yes' need a certificate"), "{said}");
+}
+
+#[test]
+fn who_must_show_a_certificate_must_encrypt() {
+    let (folder, port) = (Folder::new(), free_port());
+    issue(&folder.path(""));
+    let running = encrypting(&folder, port);
+    let mut client = running.connect();
+    // It vouches for itself.
+    let authority = folder.path("certificate.pem").display().to_string();
+    let set = |auth: &str| format!("CONFIG SET tls-ca-cert-file {authority} sql-tls-auth-clients {auth}");
+    assert_eq!(client.ask(&set("yes")), "+OK");
+    let said = psql(port, "sslmode=disable");
+    assert!(said.contains("FATAL:  connections must be encrypted here"), "{said}");
+    let key = Folder::new();
+    for name in ["key.pem", "certificate.pem"] {
+        std::fs::copy(folder.path(name), key.path(name)).unwrap();
+    }
+    // psql takes no key that others may read.
+    std::fs::set_permissions(key.path("key.pem"), Permissions::from_mode(0o600)).unwrap();
+    let own = format!(
+        "{} sslcert={} sslkey={}",
+        trusting(&folder.path("certificate.pem")),
+        key.path("certificate.pem").display(),
+        key.path("key.pem").display()
+    );
+    assert_eq!(psql(port, &own), "1\n");
+    assert_ne!(psql(port, &trusting(&folder.path("certificate.pem"))), "1\n", "it shows none");
+    assert_eq!(client.ask(&set("optional")), "+OK");
+    assert_eq!(psql(port, "sslmode=disable"), "1\n");
+    let said = folder.refusal(&["--port", &free_port().to_string(), "--sql-tls-auth-clients", "yes"]);
+    assert!(said.contains("sql-tls-auth-clients"), "{said}");
 }
 
 #[test]
@@ -102,7 +136,8 @@ fn a_certificate_is_renewed_while_the_server_runs() {
     assert_eq!(psql(port, &trusting(&before)), "1\n");
     eventually(|| running.folder.messages().contains("holds no certificate").then_some(()));
     issue(&folder.path(""));
-    assert_eq!(psql(port, &trusting(&folder.path("certificate.pem"))), "1\n");
+    let renewed = trusting(&folder.path("certificate.pem"));
+    eventually(|| (psql(port, &renewed) == "1\n").then_some(()));
     assert!(psql(port, &trusting(&before)).contains("certificate verify failed"));
 }
 
@@ -137,8 +172,8 @@ fn files_that_cannot_be_used_are_refused_at_the_start() {
         (&key, &key, "holds no certificate"),
         (&certificate, &folder.path("locked.pem"), "passphrase"),
         (&certificate, &foreign, "cannot be used"),
-        (&certificate, &"".into(), "needed both"),
-        (&"".into(), &key, "needed both"),
+        (&certificate, &"".into(), "both are needed"),
+        (&"".into(), &key, "both are needed"),
     ] {
         let port = free_port().to_string();
         let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
@@ -173,4 +208,17 @@ fn what_comes_before_the_encryption_that_was_asked_for_is_not_obeyed() {
         assert!(answer.len() <= 1, "{behind:?}: {answer:?}");
     }
     assert_eq!(psql(port, "sslmode=require"), "1\n");
+}
+
+#[test]
+fn encryption_is_asked_for_once() {
+    let port = free_port();
+    let _running = Running::start(&["--sql-port", &port.to_string()]);
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    socket.set_read_timeout(Some(running::LIMIT)).unwrap();
+    socket.write_all(&[ASKED, ASKED].concat()).unwrap();
+    let mut answer = Vec::new();
+    let ended = socket.read_to_end(&mut answer).map_err(|error| error.kind());
+    assert!(matches!(ended, Ok(_) | Err(ErrorKind::ConnectionReset)), "{ended:?}");
+    assert_eq!(answer, b"N");
 }

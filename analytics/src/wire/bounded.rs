@@ -31,6 +31,12 @@ const ENCRYPTION_CODES: [u32; 2] = [80_877_103, 80_877_104];
 /// The code of a cancel request, which comes instead of one.
 const CANCEL_CODE: u32 = 80_877_102;
 
+/// Bytes of an encrypted write: a record's.
+const RECORD_BYTES: usize = 16 << 10;
+/// Encrypted writes of a connection whose keys are never renewed. One is two records at most, and rustls
+/// drops what comes after 2^24 of them, without an error.
+const WORN_AFTER: u64 = 1 << 22;
+
 /// How long a message may be now.
 #[derive(Clone, Debug)]
 pub(super) struct Bound(Arc<AtomicUsize>);
@@ -57,12 +63,19 @@ pub(super) struct Bounded<S> {
     patience: Duration,
     /// Ends the wait for a client that takes nothing now.
     waits: Option<Pin<Box<Sleep>>>,
+    /// Writes that its keys may still encrypt, if they are never renewed.
+    writes_left: Option<u64>,
 }
 
 impl<S> Bounded<S> {
     /// A socket of which nothing was read yet.
     pub(super) fn new(inner: S, bound: Bound, patience: Duration) -> Bounded<S> {
-        Bounded { inner, bound, heads: Heads::default(), patience, waits: None }
+        Bounded { inner, bound, heads: Heads::default(), patience, waits: None, writes_left: None }
+    }
+
+    /// The same, encrypted by keys that are never renewed: those of TLS 1.2.
+    pub(super) fn with_one_key(self) -> Bounded<S> {
+        Bounded { writes_left: Some(WORN_AFTER), ..self }
     }
 
     /// The socket itself.
@@ -194,7 +207,20 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let bytes = match self.writes_left {
+            None => bytes,
+            Some(0) => {
+                tracing::warn!(
+                    "closing a client of SQL: it has got as much as one key of TLS 1.2 may encrypt"
+                );
+                return Poll::Ready(Err(io::Error::other("the keys of the connection may encrypt no more")));
+            }
+            Some(_) => &bytes[..bytes.len().min(RECORD_BYTES)],
+        };
         let polled = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        if let (Poll::Ready(Ok(_)), Some(left)) = (&polled, &mut self.writes_left) {
+            *left -= 1;
+        }
         self.unless_stalled(polled, cx)
     }
 
@@ -248,6 +274,18 @@ mod tests {
         let mut bounded = Bounded::new(near, Bound::default(), Duration::from_millis(50));
         let error = bounded.write_all(&[0; 100]).await.expect_err("nobody reads");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn keys_that_are_never_renewed_encrypt_only_so_much() {
+        use tokio::io::AsyncWriteExt;
+        let (near, _far) = tokio::io::duplex(1 << 20);
+        let mut bounded = Bounded::new(near, Bound::default(), Duration::from_secs(60)).with_one_key();
+        assert_eq!(bounded.writes_left, Some(WORN_AFTER));
+        bounded.writes_left = Some(3);
+        assert_eq!(bounded.write(&[0; 3 * RECORD_BYTES]).await.expect("there is room"), RECORD_BYTES);
+        assert!(bounded.write_all(&[0; 2 * RECORD_BYTES]).await.is_ok());
+        assert!(bounded.write(&[0]).await.is_err(), "rustls would drop it");
     }
 
     #[test]

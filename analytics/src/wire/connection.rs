@@ -1,7 +1,7 @@
 //! The life of a connection: encryption, its place among the clients, and its messages until it ends.
 
 use std::io;
-use std::net::TcpStream as StdStream;
+use std::net::{SocketAddr, TcpStream as StdStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,9 @@ use datafusion_postgres::pgwire::messages::response::{GssEncResponse, SslRespons
 use datafusion_postgres::pgwire::messages::{
     PgWireBackendMessage, PgWireFrontendMessage, SslNegotiationMetaMessage,
 };
+use datafusion_postgres::pgwire::tokio::TlsAcceptor;
 use datafusion_postgres::pgwire::tokio::server::{PgWireMessageServerCodec, process_error, process_message};
+use datafusion_postgres::pgwire::tokio::tokio_rustls::rustls::{HandshakeKind, ProtocolVersion};
 use datafusion_postgres::pgwire::tokio::tokio_rustls::server::TlsStream;
 use futures::{SinkExt, StreamExt};
 use tokio::net::TcpStream;
@@ -30,7 +32,6 @@ use super::service::Handlers;
 use super::set;
 use super::starting::{AtStart, Starting};
 use super::startup::{Passwords, Sessions};
-use super::tls::Tls;
 use crate::analytics::Analytics;
 use crate::catalog::settings::IDLE_IN_BLOCK;
 use crate::connections::Place;
@@ -52,10 +53,6 @@ const FEWER_RIGHTS: &str = "the user default may not do everything any more, and
 pub struct WireOptions {
     /// The settings that may change while clients are served.
     pub rules: Arc<dyn Rules>,
-    /// Encrypts the connections of clients that ask for it; `None`: of no client.
-    pub tls: Option<Arc<Tls>>,
-    /// Whether clients that do not ask for it are refused.
-    pub needs_encryption: bool,
 }
 
 /// A client that has connected.
@@ -63,8 +60,12 @@ pub struct WireOptions {
 pub struct Caller {
     /// The connection, which does not block.
     pub stream: StdStream,
+    /// The other end, for which a proxy may have connected.
+    pub peer: SocketAddr,
     /// Why the client is turned away, if it is.
     pub refusal: Option<&'static str>,
+    /// Whether it is turned away unless it asks for encryption.
+    pub must_encrypt: bool,
 }
 
 /// Serves clients until there are no more to come.
@@ -109,10 +110,10 @@ async fn talk(caller: Caller, at_start: AtStart, house: &House) -> io::Result<()
     let socket = TcpStream::from_std(caller.stream)?;
     let patience = Instant::now() + rules.start_patience();
     let bound = Bound::default();
-    let negotiated = negotiate(socket, &bound, options.tls.as_deref());
+    let negotiated = negotiate(socket, caller.peer, &bound, &**rules);
     let (mut socket, certificate) = tokio::time::timeout_at(patience, negotiated).await??;
     let mut refusal = caller.refusal.map(|why| ("28000", why));
-    if certificate.is_none() && options.needs_encryption {
+    if certificate.is_none() && (caller.must_encrypt || rules.needs_encryption()) {
         refusal = refusal.or(Some(("28000", "connections must be encrypted here, as by sslmode=require")));
     }
     let handlers = Handlers::new(analytics, sessions, passwords.clone(), certificate.as_deref(), bound);
@@ -255,7 +256,14 @@ type Connection = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 type Messages<S> = Framed<Bounded<Connection>, PgWireMessageServerCodec<S>>;
 
 fn messages_of<S>(connection: Connection, bound: &Bound, client: DefaultClient<S>) -> Messages<S> {
+    let has_one_key = match &connection {
+        Either::Left(_) => false,
+        Either::Right(encrypted) => {
+            encrypted.get_ref().1.protocol_version() == Some(ProtocolVersion::TLSv1_2)
+        }
+    };
     let connection = Bounded::new(connection, bound.clone(), STALL_PATIENCE);
+    let connection = if has_one_key { connection.with_one_key() } else { connection };
     Framed::new(connection, PgWireMessageServerCodec::new(client))
 }
 
@@ -268,21 +276,30 @@ fn handle_of(connection: &Connection) -> Option<OwnedFd> {
     socket.as_fd().try_clone_to_owned().ok()
 }
 
+fn has_resumed(encrypted: &TlsStream<TcpStream>) -> bool {
+    encrypted.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed)
+}
+
 /// Negotiates encryption with clients that ask for it first. Returns the connection, and the certificates
 /// (PEM) that it is encrypted with, if it is.
 async fn negotiate<S>(
     socket: TcpStream,
+    address: SocketAddr,
     bound: &Bound,
-    tls: Option<&Tls>,
+    rules: &dyn Rules,
 ) -> io::Result<(Messages<S>, Option<Arc<[u8]>>)> {
-    let address = socket.peer_addr()?;
     socket.set_nodelay(true)?;
     let mut certificate = None;
+    // Each kind of encryption is asked for once: nobody is answered for ever without a password.
+    let (mut asked_tls, mut asked_gss) = (false, false);
     let mut messages = messages_of(Either::Left(socket), bound, DefaultClient::new(address, false));
     loop {
         match messages.next().await.transpose().map_err(io::Error::other)? {
             Some(PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::PostgresSsl(_))) => {
-                let Some(tls) = tls.filter(|_| certificate.is_none()) else {
+                if std::mem::replace(&mut asked_tls, true) {
+                    return Err(io::Error::other("encryption was asked for again"));
+                }
+                let Some(identity) = rules.identity() else {
                     messages.send(PgWireBackendMessage::SslResponse(SslResponse::Refuse)).await?;
                     continue;
                 };
@@ -296,12 +313,16 @@ async fn negotiate<S>(
                 if !parts.read_buf.is_empty() {
                     return Err(io::Error::other("bytes came before the encryption that was asked for"));
                 }
-                let identity = tls.identity();
-                let encrypted = Box::new(identity.acceptor.accept(socket).await?);
+                let shaken = TlsAcceptor::from(identity.config).accept(socket).await;
+                rules.note_handshake(address, shaken.as_ref().map(has_resumed));
+                let encrypted = Box::new(shaken?);
                 certificate = Some(identity.pem);
                 messages = messages_of(Either::Right(encrypted), bound, DefaultClient::new(address, true));
             }
             Some(PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::PostgresGss(_))) => {
+                if std::mem::replace(&mut asked_gss, true) {
+                    return Err(io::Error::other("encryption was asked for again"));
+                }
                 messages.send(PgWireBackendMessage::GssEncResponse(GssEncResponse::Refuse)).await?;
             }
             _ => {

@@ -33,4 +33,4 @@ mod tls;
 
 pub use connection::{Caller, WireOptions, serve};
 pub use rules::Rules;
-pub use tls::{Tls, TlsError};
+pub use tls::Identity;

@@ -1,7 +1,10 @@
 //! Settings about clients that may change while clients are served.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
+
+use super::tls::Identity;
 
 /// Settings about clients, read at each use because they may change.
 pub trait Rules: Send + Sync {
@@ -25,4 +28,18 @@ pub trait Rules: Send + Sync {
 
     /// Notes that a client has given a wrong password.
     fn note_wrong_password(&self, peer: SocketAddr);
+
+    /// The certificate by which the connection of a client that asks for it is encrypted; `None`: none is.
+    fn identity(&self) -> Option<Identity> {
+        None
+    }
+
+    /// Whether clients that do not ask for it are refused.
+    fn needs_encryption(&self) -> bool {
+        false
+    }
+
+    /// Notes how the handshake of an encrypted connection ended: whether it resumed a session, or why it
+    /// failed.
+    fn note_handshake(&self, _peer: SocketAddr, _ended: Result<bool, &io::Error>) {}
 }

@@ -59,6 +59,7 @@ ranks! {
     Appender "appender",
     Estimates "estimates",
     Compactions "compactions",
+    Certificates "certificates",
     Leaf "leaf",
     Messages "messages",
 }

@@ -130,10 +130,7 @@ impl<'a> Traits<'a> {
 
 /// The address of the other end without a port; a Unix socket has none.
 fn ip_of(addr: &Address) -> Option<String> {
-    match addr {
-        Address::Tcp(addr) => Some(addr.ip().to_string()),
-        Address::Unix(_) => None,
-    }
+    addr.tcp().map(|addr| addr.ip().to_string())
 }
 
 /// The class that a word names; `None`: that of masters, which no client is of.

@@ -2,7 +2,7 @@
 
 use tarn_resp::Args;
 
-use crate::apply::{apply, password_check};
+use crate::apply::{Certificates, apply, password_check};
 use crate::error::CommandError;
 use crate::execute::client::After;
 use crate::execute::command::{Command, row};
@@ -61,12 +61,46 @@ fn set<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError>
     let words: Vec<&[u8]> = args.iter().skip(2).collect();
     let pairs: Vec<(&[u8], &[u8])> = words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
     let server = cx.server;
-    let changed = server.config.set_and_apply(&pairs, |old, new| apply(server, old, new));
+    let Some(certificates) = certificates_for(cx, &pairs)? else {
+        cx.client.after = After::Postpone;
+        return Ok(());
+    };
+    let changed = server.config.set_and_apply(&pairs, |old, new| apply(server, old, new, certificates));
     for warning in changed.map_err(as_reply)?.into_iter().filter_map(|change| change.warning) {
         tracing::warn!("{warning}");
     }
     cx.reply.ok();
     Ok(())
+}
+
+/// The certificates of the configuration that these pairs make, if they change something of encryption. A
+/// thread of its own reads them; `None`: it is at it.
+fn certificates_for(
+    cx: &mut Context<'_, '_>,
+    pairs: &[(&[u8], &[u8])],
+) -> Result<Option<Certificates>, CommandError> {
+    let server = cx.server;
+    let reading = cx.client.certificates.take();
+    let (old, new) = server.config.changed_by(pairs).map_err(as_reply)?;
+    if new.tls.encrypts_as(&old.tls) {
+        return Ok(Some(Certificates::Same));
+    }
+    if cx.client.denies_waiting {
+        return Err(CommandError::text(
+            "ERR CONFIG SET of certificates waits for the disk, which a transaction does not do",
+        ));
+    }
+    let reading = match reading {
+        Some(reading) => match reading.outcome() {
+            // Another client has changed the configuration meanwhile.
+            Some(Ok(read)) if !read.is_for(&new) => server.tls.read_soon(&new).map_err(as_reply)?,
+            Some(outcome) => return Ok(Some(Certificates::Read(outcome))),
+            None => reading,
+        },
+        None => server.tls.read_soon(&new).map_err(as_reply)?,
+    };
+    cx.client.certificates = Some(reading);
+    Ok(None)
 }
 
 fn resetstat<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {

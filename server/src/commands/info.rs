@@ -62,7 +62,7 @@ enum Shown {
 }
 
 /// Name, title, who is shown it, and what writes it.
-const SECTIONS: [(&str, &str, Shown, Section); 17] = [
+const SECTIONS: [(&str, &str, Shown, Section); 18] = [
     ("server", "Server", Shown::Always, server),
     ("clients", "Clients", Shown::Always, clients),
     ("memory", "Memory", Shown::Always, memory),
@@ -71,6 +71,7 @@ const SECTIONS: [(&str, &str, Shown, Section); 17] = [
     ("views", "Views", Shown::Always, views),
     ("analytics", "Analytics", Shown::Always, analytics),
     ("stats", "Stats", Shown::Always, stats),
+    ("tls", "TLS", Shown::OnDemand, tls),
     ("replication", "Replication", Shown::Always, replication),
     ("cpu", "CPU", Shown::Always, cpu),
     ("modules", "Modules", Shown::Always, modules),
@@ -552,6 +553,34 @@ fn stats(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("acl_access_denied_key", log.denied(Reason::Key));
     report.line("acl_access_denied_channel", log.denied(Reason::Channel));
     report.line("acl_access_denied_db", log.denied(Reason::Database));
+}
+
+/// Certificates and handshakes. Valkey names the fields about the certificate.
+fn tls(report: &mut Report, cx: &Context<'_, '_>) {
+    let tls = &cx.server.tls;
+    let sum = |counts: [u64; 2], service: &Service| {
+        let of_service = tls.handshakes(*service);
+        [counts[0] + of_service[0], counts[1] + of_service[1]]
+    };
+    let [done, failed] = Service::ALL.iter().fold([0, 0], sum);
+    report.line("tls_handshakes", done);
+    report.line("tls_handshakes_resumed", tls.resumed());
+    report.line("tls_handshakes_failed", failed);
+    report.line("tls_handshakes_given_up", tls.given_up());
+    report.line("tls_handshakes_under_way", tls.under_way());
+    let [read, refused] = tls.reads();
+    report.line("tls_certificate_reads", read);
+    report.line("tls_certificate_reads_refused", refused);
+    report.line("tls_certificate_error", tls.error().as_deref().unwrap_or("none"));
+    let identity = tls.any_identity();
+    let ends = identity.as_ref().map_or(0, |identity| identity.ends_unix_s);
+    let now = i64::try_from(cx.server.clock.unix_ms() / 1000).unwrap_or(i64::MAX);
+    report.line(
+        "tls_server_cert_serial",
+        identity.as_ref().map_or("none", |identity| identity.number.as_str()),
+    );
+    report.line("tls_server_cert_expire_time", ends);
+    report.line("tls_server_cert_expires_in_seconds", if ends == 0 { 0 } else { (ends - now).max(0) });
 }
 
 fn replication(report: &mut Report, cx: &Context<'_, '_>) {

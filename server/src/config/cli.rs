@@ -367,7 +367,7 @@ mod tests {
         assert!(refusal(&["--port"]).contains("wrong number of arguments"));
         assert!(refusal(&["a", "b"]).contains("unexpected argument 'b'"));
         assert!(refusal(&["/no/such/file"]).contains("/no/such/file"));
-        assert!(refusal(&["--tls-port", "6380"]).contains("the Redis protocol has no TLS yet"));
+        assert!(refusal(&["--socket-mark-id", "1"]).contains("sockets cannot be marked"));
         assert!(refusal(&["--rename-command", "CONFIG"]).contains("takes a command and its new name"));
     }
 

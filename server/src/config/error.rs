@@ -51,6 +51,9 @@ pub enum ValueError {
         /// Cores that a list may name.
         cores: usize,
     },
+    /// Not a list of addresses and networks.
+    #[error("argument must be a list of addresses and networks, as in 10.0.0.5 192.168.0.0/16 fd00::/8")]
+    NotNetworks,
     /// A path, or nothing, where the name of a file is asked for.
     #[error("it can't be a path, just a filename")]
     NotFileName,

@@ -360,9 +360,10 @@ mod tests {
 
     #[test]
     fn what_a_later_line_takes_back_is_not_refused() {
-        assert!(read("tls-port 6380\ntls-port 0\n").is_ok());
-        let error = read("tls-port 0\n\nTLS-PORT 6380\nhz 20\n").unwrap_err();
-        assert!(error.starts_with("tarn.conf:3: in 'TLS-PORT 6380': 'tls-port' is not supported"), "{error}");
+        assert!(read("socket-mark-id 1\nsocket-mark-id 0\n").is_ok());
+        let error = read("socket-mark-id 0\n\nSOCKET-MARK-ID 1\nhz 20\n").unwrap_err();
+        let refusal = "tarn.conf:3: in 'SOCKET-MARK-ID 1': 'socket-mark-id' is not supported";
+        assert!(error.starts_with(refusal), "{error}");
     }
 
     #[test]

@@ -21,8 +21,7 @@ const NO_AOF: Home =
     Home::Inert("the log has its own files and is compacted in its own way, see log-dir and log-compaction");
 pub(super) const NO_REPLICATION: Home = Home::Inert("there is no replication yet");
 pub(super) const NO_CLUSTER: Home = Home::Inert("there is no cluster mode yet");
-pub(super) const NO_TLS: Home =
-    Home::Inert("TLS is there at sql-port only, by tls-cert-file and tls-key-file");
+const NO_TLS_CLIENT: Home = Home::Inert("the server opens no encrypted connections yet");
 pub(super) const OWN_DEFRAG: Home =
     Home::Inert("entries are moved for half a millisecond at a time; large values stay where they are");
 const OWN_NODES: Home = Home::Inert("entries of streams stand in nodes of Tarn's own size");
@@ -64,8 +63,6 @@ pub(super) static FOREIGN: &[D] = &[
     inert("min-replicas-to-write", COUNT, "0",
         only("there is no replication yet; leave it 0")).alias("min-slaves-to-write"),
     fixed("cluster-enabled", BIT, "no", only("there is no cluster mode yet; leave it 'no'")),
-    inert("tls-port", PORT, "0",
-        only("the Redis protocol has no TLS yet; leave it 0 and put a TLS proxy in front")),
     inert("aof-load-truncated", BIT, "yes",
         only("a torn end of the log is always cut, with a message; leave it 'yes'")),
     fixed("socket-mark-id", int(0, u32::MAX as i64), "0", only("sockets cannot be marked; leave it 0")),
@@ -178,19 +175,8 @@ pub(super) static FOREIGN: &[D] = &[
         "ip", NO_CLUSTER),
 
     // TLS.
-    inert("tls-key-file-pass", TEXT, "", NO_TLS).sensitive(),
-    inert("tls-client-cert-file", TEXT, "", NO_TLS),
-    inert("tls-client-key-file", TEXT, "", NO_TLS),
-    inert("tls-client-key-file-pass", TEXT, "", NO_TLS).sensitive(),
-    inert("tls-dh-params-file", TEXT, "", NO_TLS),
-    inert("tls-ca-cert-file", TEXT, "", NO_TLS),
-    inert("tls-ca-cert-dir", TEXT, "", NO_TLS),
-    inert("tls-auth-clients", Shape::Choice(&["no", "yes", "optional"]), "yes", NO_TLS),
-    inert("tls-protocols", TEXT, "", NO_TLS),
-    inert("tls-ciphers", TEXT, "", NO_TLS),
-    inert("tls-ciphersuites", TEXT, "", NO_TLS),
-    inert("tls-prefer-server-ciphers", BIT, "no", NO_TLS),
-    inert("tls-session-caching", BIT, "yes", NO_TLS),
-    inert("tls-session-cache-size", WIDE, "20480", NO_TLS),
-    inert("tls-session-cache-timeout", WIDE, "300", NO_TLS),
+    inert("tls-client-cert-file", TEXT, "", NO_TLS_CLIENT),
+    inert("tls-client-key-file", TEXT, "", NO_TLS_CLIENT),
+    inert("tls-client-key-file-pass", TEXT, "", NO_TLS_CLIENT).sensitive(),
+    inert("tls-dh-params-file", TEXT, "", Home::Inert("keys are agreed upon over elliptic curves")),
 ];

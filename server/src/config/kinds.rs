@@ -187,6 +187,42 @@ choice! {
 }
 
 choice! {
+    /// Whether clients show a certificate.
+    AuthClients {
+        /// They are asked for none.
+        No = "no",
+        /// A client without one is turned away.
+        Yes = "yes",
+        /// A client without one is served as well.
+        Optional = "optional",
+    }
+}
+
+choice! {
+    /// The part of a client's certificate that names its user.
+    CertificateUser {
+        /// None.
+        Off = "off",
+        /// The common name of the subject.
+        CommonName = "CN",
+        /// The first URI among the other names of the subject.
+        Uri = "URI",
+    }
+}
+
+choice! {
+    /// Whose connections must be encrypted.
+    Encryption {
+        /// Nobody's.
+        No = "no",
+        /// Those of clients that are not on this machine.
+        Remote = "remote",
+        /// All over TCP.
+        All = "all",
+    }
+}
+
+choice! {
     /// Whom metrics ask for the password.
     MetricsAuth {
         /// Clients that are not on this machine.
@@ -618,7 +654,7 @@ impl Stored for Vec<f64> {
     }
 }
 
-fn words_of(value: Value) -> Result<Vec<Vec<u8>>, ValueError> {
+pub(super) fn words_of(value: Value) -> Result<Vec<Vec<u8>>, ValueError> {
     match value {
         Value::List(words) => Ok(words),
         _ => Err(ValueError::ArgumentCount),

@@ -3,7 +3,7 @@
 
 use super::directive::{BYTES_MAX, Directive as D, Home, INT_MAX, int, memory};
 use super::foreign::{
-    BIT, BYTES, COUNT, NO_CLUSTER, NO_REPLICATION, NO_TLS, OWN_DEFRAG, PORT, TEXT, WIDE, fixed, inert, only,
+    BIT, BYTES, COUNT, NO_CLUSTER, NO_REPLICATION, OWN_DEFRAG, PORT, TEXT, WIDE, fixed, inert, only,
 };
 use super::shape::Shape;
 
@@ -54,11 +54,11 @@ pub(super) static LATER: &[D] = &[
 
     // Network.
     inert("max-new-connections-per-cycle", int(1, INT_MAX), "10", ACCEPTS_ALL),
-    inert("max-new-tls-connections-per-cycle", int(1, INT_MAX), "1", NO_TLS),
+    inert("max-new-tls-connections-per-cycle", int(1, INT_MAX), "1", ACCEPTS_ALL),
     fixed("mptcp", BIT, "no", NO_MPTCP),
     fixed("unixsocketgroup", TEXT, "", Home::Inert("the Unix socket has the group of the process")),
-    inert("tls-auth-clients-user", TEXT, "off", NO_TLS).does("off"),
-    inert("tls-auto-reload-interval", COUNT, "0", NO_TLS),
+    inert("tls-auto-reload-interval", COUNT, "0",
+        Home::Inert("files of certificates are looked at once a second, and read when they have changed")),
 
     // Replication.
     inert("dual-channel-replication-enabled", BIT, "no", NO_REPLICATION),

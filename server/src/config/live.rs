@@ -26,6 +26,7 @@ pub struct Live {
     tcp_keepalive_s: AtomicU64,
     auth_timeout_s: AtomicU64,
     protected_mode: AtomicBool,
+    trusts_local_clients: AtomicBool,
     maxclients: AtomicU64,
     slow_us: AtomicI64,
     /// Bytes from which a request, and a reply, are large; `u64::MAX`: none is.
@@ -63,6 +64,7 @@ impl Live {
             tcp_keepalive_s: AtomicU64::new(0),
             auth_timeout_s: AtomicU64::new(0),
             protected_mode: AtomicBool::new(false),
+            trusts_local_clients: AtomicBool::new(true),
             maxclients: AtomicU64::new(0),
             slow_us: AtomicI64::new(0),
             large_request_bytes: AtomicU64::new(0),
@@ -96,6 +98,7 @@ impl Live {
         self.tcp_keepalive_s.store(config.tcp_keepalive_s.into(), Ordering::Relaxed);
         self.auth_timeout_s.store(config.auth_timeout_s, Ordering::Relaxed);
         self.protected_mode.store(config.protected_mode, Ordering::Relaxed);
+        self.trusts_local_clients.store(config.tls.trust_local_clients, Ordering::Relaxed);
         self.maxclients.store(config.maxclients as u64, Ordering::Relaxed);
         self.slow_us.store(config.slowlog_log_slower_than_us, Ordering::Relaxed);
         let bytes = |bytes: i64| u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -240,6 +243,11 @@ impl Live {
     /// Whether only clients on this machine are served while nobody must say a password.
     pub fn is_protected(&self) -> bool {
         self.protected_mode.load(Ordering::Relaxed)
+    }
+
+    /// Whether a client with a loopback address is on this machine.
+    pub fn trusts_local_clients(&self) -> bool {
+        self.trusts_local_clients.load(Ordering::Relaxed)
     }
 
     /// Limits of a request.

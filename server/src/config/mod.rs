@@ -15,6 +15,7 @@ mod foreign;
 mod kinds;
 mod later;
 pub(crate) mod live;
+mod networks;
 mod notifications;
 mod rewrite;
 pub(crate) mod rewriter;
@@ -23,6 +24,7 @@ mod settings;
 mod shape;
 mod store;
 mod table;
+mod tls;
 
 pub use args::{join_args, quote_arg, split_args};
 pub use cli::{Invocation, Loaded, Secrets, help_text, parse_serve_args, parse_with_secrets, take_secrets};
@@ -31,14 +33,16 @@ pub use directives::{directives, find_directive, nearest_name};
 pub use error::{LoadError, RewriteError, SetError, Source, ValueError};
 pub use file::read_config;
 pub use kinds::{
-    AclPubsubDefault, AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass,
-    DebugAccess, FileName, LogCompaction, LogCompression, LogLevel, MaxmemoryPolicy, MemoryShare,
-    MetricsAuth, OutputBufferLimit, OutputBufferLimits, RdbVersion, SaveRule, SaveRules, SqlTls, Supervised,
-    by_words,
+    AclPubsubDefault, AppendFsync, AuthClients, CertificateUser, CheckpointFormat, CheckpointMode,
+    CheckpointPace, ClientClass, DebugAccess, Encryption, FileName, LogCompaction, LogCompression, LogLevel,
+    MaxmemoryPolicy, MemoryShare, MetricsAuth, OutputBufferLimit, OutputBufferLimits, RdbVersion, SaveRule,
+    SaveRules, SqlTls, Supervised, by_words,
 };
+pub use networks::Networks;
 pub use notifications::EventClasses;
 pub use rewrite::rewrite_text;
 pub use settings::{AclSettings, Config, MemorySettings};
 pub(crate) use shape::parse_memory;
 pub use shape::{Shape, Value};
 pub use store::{ChangedDirective, ConfigReader, ConfigStore};
+pub use tls::TlsSettings;

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use super::cores::Cores;
 use super::kinds::{
-    AclPubsubDefault, AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, DebugAccess, FileName,
-    LogCompaction, LogCompression, LogLevel, MaxmemoryPolicy, MemoryShare, MetricsAuth, OutputBufferLimits,
-    RdbVersion, SaveRules, SqlTls, Supervised, settled,
+    AclPubsubDefault, AppendFsync, AuthClients, CheckpointFormat, CheckpointMode, CheckpointPace,
+    DebugAccess, FileName, LogCompaction, LogCompression, LogLevel, MaxmemoryPolicy, MemoryShare,
+    MetricsAuth, OutputBufferLimits, RdbVersion, SaveRules, SqlTls, Supervised, settled,
 };
 use super::notifications::EventClasses;
 use super::shape::Value;
+use super::tls::TlsSettings;
 
 /// Where the data is if nobody says otherwise, relative to the working directory.
 const DEFAULT_DIR: &str = "tarn-data";
@@ -108,10 +109,8 @@ pub struct Config {
     pub sql_max_clients: usize,
     /// Whether their connections must be encrypted.
     pub sql_tls: SqlTls,
-    /// PEM file of the certificate that clients of SQL are shown; empty for none.
-    pub tls_cert_file: Vec<u8>,
-    /// PEM file of its key.
-    pub tls_key_file: Vec<u8>,
+    /// Encryption at all ports, and proxies in front of them.
+    pub tls: TlsSettings,
     /// Threads that run queries; 0: one for each core.
     pub(super) analytics_threads_setting: usize,
     /// Bytes that all queries may use for sorting, grouping and joining.
@@ -288,6 +287,11 @@ impl Config {
         self.threads() + 1
     }
 
+    /// Whether every client of SQL has to encrypt: one that does not could show no certificate.
+    pub fn sql_must_encrypt(&self) -> bool {
+        self.sql_tls == SqlTls::Required || self.tls.sql_auth_clients == AuthClients::Yes
+    }
+
     /// Threads that run queries: as configured, or for 0 one per core, up to 8.
     pub fn analytics_threads(&self) -> usize {
         match self.analytics_threads_setting {
@@ -372,12 +376,8 @@ impl Config {
         self.below_dir(&self.sql_export_dir)
     }
 
-    /// The files of the certificate and of its key, below `dir` if relative; `None`: none.
-    pub fn tls_paths(&self) -> [Option<PathBuf>; 2] {
-        [&self.tls_cert_file, &self.tls_key_file].map(|path| self.below_dir(path))
-    }
-
-    fn below_dir(&self, path: &[u8]) -> Option<PathBuf> {
+    /// A file or a directory that a directive names, below `dir` if relative; `None`: none.
+    pub fn below_dir(&self, path: &[u8]) -> Option<PathBuf> {
         use std::os::unix::ffi::OsStrExt;
         (!path.is_empty()).then(|| self.dir.join(Path::new(std::ffi::OsStr::from_bytes(path))))
     }
@@ -407,8 +407,7 @@ impl Config {
             sql_bind: Vec::new(),
             sql_max_clients: 0,
             sql_tls: SqlTls::default(),
-            tls_cert_file: Vec::new(),
-            tls_key_file: Vec::new(),
+            tls: TlsSettings::default(),
             analytics_threads_setting: 0,
             analytics_max_memory_bytes: 0,
             sql_export_dir: Vec::new(),

@@ -121,13 +121,7 @@ impl ConfigStore {
         let _alone = self.writer.lock();
         let old = self.snapshot();
         let rows = settable(pairs)?;
-        let mut new = Config::clone(&old);
-        for (row, (name, text)) in rows.iter().zip(pairs) {
-            let value = row.shape.read_text(text.as_ref());
-            let stored = value.and_then(|value| row.store(&mut new, value, Phase::RunTime));
-            stored.map_err(|reason| SetError::Value { name: shown(name.as_ref()), reason })?;
-        }
-        new.settle();
+        let new = with(&old, &rows, pairs)?;
         apply(&old, &new).map_err(|(name, reason)| {
             let typed = pairs.iter().zip(&rows).find(|(_, row)| row.name == name);
             let name = typed.map_or_else(|| name.to_owned(), |((name, _), _)| shown(name.as_ref()));
@@ -140,6 +134,13 @@ impl ConfigStore {
         *self.current.write() = Arc::new(new);
         self.generation.fetch_add(1, Ordering::Release);
         Ok(changed)
+    }
+
+    /// The configuration in force, and the one that [`set`](Self::set) would make of it.
+    pub fn changed_by<T: AsRef<[u8]>>(&self, pairs: &[(T, T)]) -> Result<(Arc<Config>, Config), SetError> {
+        let old = self.snapshot();
+        let new = with(&old, &settable(pairs)?, pairs)?;
+        Ok((old, new))
     }
 
     /// Calls `apply` with the configuration in force while nobody changes it, so that it can let changes
@@ -218,6 +219,22 @@ fn settable<T: AsRef<[u8]>>(pairs: &[(T, T)]) -> Result<Vec<&'static Directive>,
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// A configuration with these values for these rows.
+fn with<T: AsRef<[u8]>>(
+    old: &Config,
+    rows: &[&'static Directive],
+    pairs: &[(T, T)],
+) -> Result<Config, SetError> {
+    let mut new = old.clone();
+    for (row, (name, text)) in rows.iter().zip(pairs) {
+        let value = row.shape.read_text(text.as_ref());
+        let stored = value.and_then(|value| row.store(&mut new, value, Phase::RunTime));
+        stored.map_err(|reason| SetError::Value { name: shown(name.as_ref()), reason })?;
+    }
+    new.settle();
+    Ok(new)
 }
 
 fn shown(name: &[u8]) -> String {
@@ -391,8 +408,8 @@ mod tests {
         let changed = store().set(&[("activerehashing", "no")]).unwrap();
         assert_eq!(changed.len(), 1);
         assert!(changed[0].warning.as_ref().unwrap().contains("tables grow in small steps"));
-        assert!(refusal(&[("tls-port", "6380")]).contains("the Redis protocol has no TLS yet"));
-        store().set(&[("tls-port", "0")]).unwrap();
+        assert!(refusal(&[("import-mode", "yes")]).contains("keys expire always"));
+        store().set(&[("import-mode", "no")]).unwrap();
     }
 
     #[test]

@@ -3,9 +3,9 @@
 
 use super::directive::{BYTES_MAX, Directive, Home, INT_MAX, int, memory};
 use super::kinds::{
-    AclPubsubDefault, AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass,
-    DebugAccess, LogCompaction, LogCompression, LogLevel, MaxmemoryPolicy, MetricsAuth, RdbVersion, SqlTls,
-    Stored, Supervised,
+    AclPubsubDefault, AppendFsync, AuthClients, CertificateUser, CheckpointFormat, CheckpointMode,
+    CheckpointPace, ClientClass, DebugAccess, Encryption, LogCompaction, LogCompression, LogLevel,
+    MaxmemoryPolicy, MetricsAuth, RdbVersion, SqlTls, Stored, Supervised,
 };
 use super::settings::{Config, DATABASES_MAX};
 use super::shape::Shape;
@@ -38,6 +38,14 @@ fn unheeded_limits(config: &Config) -> Option<String> {
 /// The number of databases, if there are fewer.
 fn unheeded_databases(config: &Config) -> Option<String> {
     (config.databases_setting > DATABASES_MAX).then(|| config.databases_setting.to_string())
+}
+
+/// The versions of TLS that are known and not there.
+fn unheeded_protocols(config: &Config) -> Option<String> {
+    let said = String::from_utf8_lossy(&config.tls.protocols).into_owned();
+    let is_old = |word: &&str| ["tlsv1", "tlsv1.1"].contains(&&*word.to_ascii_lowercase());
+    let old: Vec<&str> = said.split(' ').filter(is_old).collect();
+    (!old.is_empty()).then(|| old.join(" "))
 }
 
 #[rustfmt::skip]
@@ -79,11 +87,67 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "clients of PostgreSQL's protocol connected at the same time"),
     Directive::at_start("sql-tls", Shape::Choice(SqlTls::NAMES), "optional", field!(sql_tls),
         "whether connections at 'sql-port' are encrypted for those who ask, or all must be"),
-    Directive::at_start("tls-cert-file", Shape::Text, "", field!(tls_cert_file),
-        "certificate, as PEM, by which clients at 'sql-port' can have their connections encrypted, below dir \
-         if relative; it is read again when it changes; empty for none; the Redis protocol is not encrypted"),
-    Directive::at_start("tls-key-file", Shape::Text, "", field!(tls_key_file),
-        "key, as PEM and without a passphrase, of the certificate of 'tls-cert-file'"),
+    Directive::run_time("sql-tls-auth-clients", Shape::Choice(AuthClients::NAMES), "no",
+        field!(tls.sql_auth_clients),
+        "whether clients at 'sql-port' must encrypt and show a certificate, may show one, or are asked for \
+         none"),
+    Directive::run_time("metrics-tls", Shape::Bool, "no", field!(tls.metrics),
+        "whether 'metrics-port' speaks HTTPS, and no HTTP"),
+    Directive::run_time("metrics-tls-auth-clients", Shape::Choice(AuthClients::NAMES), "no",
+        field!(tls.metrics_auth_clients),
+        "whether clients at 'metrics-port' must show a certificate, may, or are asked for none"),
+    Directive::run_time("tls-port", int(0, 65535), "0", field!(tls.port),
+        "TCP port to listen on for the Redis protocol over TLS; 0 for none"),
+    Directive::run_time("tls-cert-file", Shape::Text, "", field!(tls.cert_file),
+        "certificate of the server, as PEM, with those that it was signed with, below dir if relative; it is \
+         read again when it changes; empty for none"),
+    Directive::run_time("tls-key-file", Shape::Text, "", field!(tls.key_file),
+        "key, as PEM, of the certificate of 'tls-cert-file'"),
+    Directive::run_time("tls-key-file-pass", Shape::Text, "", field!(tls.key_file_pass),
+        "passphrase of 'tls-key-file', if it has one; a key in PKCS#8, as 'openssl pkcs8 -topk8' writes it")
+        .sensitive(),
+    Directive::run_time("tls-ca-cert-file", Shape::Text, "", field!(tls.ca_cert_file),
+        "certificates, as PEM, of the authorities that sign those of clients"),
+    Directive::run_time("tls-ca-cert-dir", Shape::Text, "", field!(tls.ca_cert_dir),
+        "directory of files with such certificates"),
+    Directive::run_time("tls-crl-file", Shape::Text, "", field!(tls.crl_file),
+        "lists of revoked certificates, as PEM, of the authorities that sign those of clients; with it, a \
+         client is refused unless the list of who signed its certificate is there and does not name it"),
+    Directive::run_time("tls-auth-clients", Shape::Choice(AuthClients::NAMES), "yes",
+        field!(tls.auth_clients),
+        "whether clients at 'tls-port' must show a certificate, may, or are asked for none"),
+    Directive::run_time("tls-auth-clients-user", Shape::Choice(CertificateUser::NAMES), "off",
+        field!(tls.auth_clients_user),
+        "the part of a client's certificate at 'tls-port' that names its user: the common name, the first \
+         URI, or none").without_effect("there are no users but 'default' yet").does("off"),
+    Directive::run_time("tls-protocols", Shape::Text, "", field!(tls.protocols),
+        "versions of TLS, of TLSv1.2 and TLSv1.3; empty for both")
+        .partly(unheeded_protocols, "versions before TLSv1.2 are not safe, and not there"),
+    Directive::run_time("tls-ciphers", Shape::Text, "", field!(tls.ciphers),
+        "suites of TLS 1.2, as a list of OpenSSL, of ECDHE-ECDSA and ECDHE-RSA, each with AES256-GCM-SHA384, \
+         AES128-GCM-SHA256 and CHACHA20-POLY1305; words for others mean nothing; empty for all"),
+    Directive::run_time("tls-ciphersuites", Shape::Text, "", field!(tls.ciphersuites),
+        "suites of TLS 1.3, parted by colons, of TLS_AES_256_GCM_SHA384, TLS_AES_128_GCM_SHA256 and \
+         TLS_CHACHA20_POLY1305_SHA256; empty for all"),
+    Directive::run_time("tls-prefer-server-ciphers", Shape::Bool, "no", field!(tls.prefer_server_ciphers),
+        "whether the server's order of suites counts, and not the client's"),
+    Directive::run_time("tls-session-caching", Shape::Bool, "yes", field!(tls.session_caching),
+        "whether clients that are asked for no certificate may resume their sessions"),
+    Directive::run_time("tls-session-cache-size", int(0, i64::MAX), "20480", field!(tls.session_cache_size),
+        "sessions that are kept for that; 0 for 131072, which are the most"),
+    Directive::run_time("tls-session-cache-timeout", int(0, i64::MAX), "300",
+        field!(tls.session_cache_timeout_s), "seconds for which they are"),
+    Directive::run_time("tls-required", Shape::Choice(Encryption::NAMES), "no", field!(tls.required),
+        "whose connections are refused at every TCP port unless they are encrypted: nobody's, those of \
+         clients that are not on this machine, or all"),
+    Directive::run_time("proxy-protocol-from", Shape::List, "", field!(tls.proxies),
+        "addresses and networks of proxies, whose connections have to begin with a header of the PROXY \
+         protocol, version 2, at every TCP port; the client that it names counts, and never as one on this \
+         machine"),
+    Directive::run_time("trust-local-clients", Shape::Bool, "yes", field!(tls.trust_local_clients),
+        "whether clients with a loopback address are on this machine, for 'protected-mode', \
+         'enable-debug-command', 'metrics-auth' and 'tls-required'; with no, only those of the Unix \
+         socket are"),
     Directive::at_start("analytics-threads", int(0, 64), "0", field!(analytics_threads_setting),
         "threads that run queries, at a lower priority than those that serve clients; 0 for one per core, at \
          most 8"),

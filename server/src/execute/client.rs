@@ -18,6 +18,7 @@ use crate::execute::preparing::Ready;
 use crate::execute::spec::Flags;
 use crate::execute::steps::Rest;
 use crate::execute::transaction::{Transaction, Watching};
+use crate::net::certificates::Reading;
 use crate::net::handle::ClientHandle;
 use crate::persist::libraries::Job;
 use crate::persist::migration::{Migration, Queued};
@@ -100,6 +101,8 @@ pub struct Client {
     pub save: Option<Ticket>,
     /// The file that its `CONFIG REWRITE` waits for.
     pub rewrite: Option<rewriter::Ticket>,
+    /// The certificates that its `CONFIG SET` waits for.
+    pub certificates: Option<Reading>,
     /// The file of users that its `ACL SAVE` or `ACL LOAD` waits for.
     pub(crate) user_file: Option<FileJob>,
     /// The change of functions that its `FUNCTION` waits for.
@@ -165,6 +168,7 @@ impl Client {
             no_touch,
             save: None,
             rewrite: None,
+            certificates: None,
             user_file: None,
             job: None,
             migration: None,
@@ -258,6 +262,7 @@ impl Client {
         self.job.is_some()
             || self.save.is_some()
             || self.rewrite.is_some()
+            || self.certificates.is_some()
             || self.user_file.is_some()
             || self.asked.is_some()
             || self.searching.is_some()

@@ -29,6 +29,7 @@ pub(super) fn page(server: &Services, table: &Table) -> String {
     process(&mut page, server);
     clients(&mut page, server);
     memory(&mut page, server);
+    encryption(&mut page, server);
     commands(&mut page, server, table);
     keyspace(&mut page, server);
     checkpoints(&mut page, server, &figures);
@@ -127,6 +128,37 @@ fn memory(page: &mut Page, server: &Services) {
     page.gauge("tarn_pending_frees", "Large values and databases that wait to be freed.", frees);
 }
 
+fn encryption(page: &mut Page, server: &Services) {
+    let tls = &server.tls;
+    let encrypted = [Service::RedisTls, Service::Metrics, Service::Sql];
+    let mut done = page.counters("tarn_tls_handshakes_total", "Handshakes of TLS that went well, by port.");
+    for service in encrypted {
+        done.add(&[("port", service.name())], tls.handshakes(service)[0]);
+    }
+    let mut failed =
+        page.counters("tarn_tls_handshakes_failed_total", "Handshakes of TLS that failed, by port.");
+    for service in encrypted {
+        failed.add(&[("port", service.name())], tls.handshakes(service)[1]);
+    }
+    page.counter(
+        "tarn_tls_handshakes_resumed_total",
+        "Handshakes of TLS that resumed a session.",
+        tls.resumed(),
+    );
+    page.gauge("tarn_tls_handshakes_under_way", "Handshakes of TLS that are under way.", tls.under_way());
+    let ends = tls.any_identity().map_or(0, |identity| identity.ends_unix_s.max(0) as u64);
+    page.gauge(
+        "tarn_tls_certificate_end_timestamp_seconds",
+        "When the certificate of the server ends, as Unix time; 0 without one.",
+        ends,
+    );
+    page.gauge(
+        "tarn_tls_certificate_failing",
+        "1 while the files of certificates have changed and cannot be used.",
+        u64::from(tls.error().is_some()),
+    );
+}
+
 fn commands(page: &mut Page, server: &Services, table: &Table) {
     let totals = server.stats.totals();
     page.counter("tarn_connections_total", "Connections accepted.", totals.connections);
@@ -141,7 +173,8 @@ fn commands(page: &mut Page, server: &Services, table: &Table) {
         denied.add(&[("reason", reason.name())], server.acl.log.denied(reason));
     }
     let mut wrong = page.counters("tarn_wrong_passwords_total", "Wrong passwords, by the port they came to.");
-    for service in Service::ALL {
+    // Redis' protocol is one, with and without TLS.
+    for service in Service::ALL.into_iter().filter(|service| *service != Service::RedisTls) {
         wrong.add(&[("port", service.name())], server.attempts.wrong(service));
     }
     page.counter(

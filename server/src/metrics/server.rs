@@ -12,7 +12,6 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -25,8 +24,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use rustls::HandshakeKind;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::families;
 use crate::acl::{Context, DEFAULT, Reason, User};
@@ -34,7 +37,7 @@ use crate::config::MetricsAuth;
 use crate::execute::services::Services;
 use crate::execute::table::Table;
 use crate::net::address::Address;
-use crate::net::caller::Caller;
+use crate::net::caller::{Caller, UNENCRYPTED};
 use crate::net::listen::Service;
 
 /// Connections at a time; one more ends the oldest.
@@ -80,7 +83,8 @@ impl MetricsServer {
             }
         }
         if let Some(answering) = &self.answering {
-            // The acceptor has seen that there is room.
+            // The acceptor has seen that there is room. Behind a proxy others may have come first: this one
+            // is closed.
             let _ = answering.callers.try_send(caller);
         }
     }
@@ -122,15 +126,42 @@ async fn serve(server: Arc<Services>, table: &'static Table, mut incoming: mpsc:
 /// Answers the one request of a connection.
 async fn answer(server: Arc<Services>, table: &'static Table, caller: Caller) {
     let Ok(stream) = TcpStream::from_std(caller.stream) else { return };
+    let until = Instant::now() + CONNECTION_TIME_MAX;
+    let Some(identity) = server.tls.identity(Service::Metrics) else {
+        let refusal = caller.refusal.or(caller.must_encrypt.then_some(UNENCRYPTED));
+        return talk(&server, table, TokioIo::new(stream), &caller.peer, refusal, until).await;
+    };
+    let acceptor = TlsAcceptor::from(identity.config.clone());
+    let under_way = server.tls.begin_handshake();
+    let shaken = tokio::time::timeout_at(until, acceptor.accept(stream)).await;
+    drop(under_way);
+    let shaken = shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    let has_resumed =
+        |stream: &TlsStream<TcpStream>| stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
+    server.tls.note_handshake(&caller.peer, Service::Metrics, shaken.as_ref().map(has_resumed));
+    if let Ok(stream) = shaken {
+        talk(&server, table, TokioIo::new(stream), &caller.peer, caller.refusal, until).await;
+    }
+}
+
+/// Talks HTTP over a connection, encrypted or not, until that time at the latest.
+async fn talk<S: hyper::rt::Read + hyper::rt::Write + Unpin>(
+    server: &Services,
+    table: &'static Table,
+    stream: S,
+    peer: &Address,
+    refusal: Option<&'static str>,
+    until: Instant,
+) {
     let service = service_fn(|request| {
-        let response = respond(&server, table, &request, caller.refusal, &caller.peer);
+        let response = respond(server, table, &request, refusal, peer);
         async { Ok::<_, Infallible>(response) }
     });
     let mut http = http1::Builder::new();
     http.keep_alive(false).half_close(true).max_buf_size(REQUEST_BYTES_MAX);
-    let connection = http.serve_connection(TokioIo::new(stream), service);
+    let connection = http.serve_connection(stream, service);
     // What goes wrong is the other end's affair.
-    let _ = tokio::time::timeout(CONNECTION_TIME_MAX, connection).await;
+    let _ = tokio::time::timeout_at(until, connection).await;
 }
 
 fn respond(
@@ -138,7 +169,7 @@ fn respond(
     table: &Table,
     request: &Request<Incoming>,
     refusal: Option<&'static str>,
-    peer: &SocketAddr,
+    peer: &Address,
 ) -> Response<Full<Bytes>> {
     let text = |status: StatusCode, text: &str| {
         let mut response = Response::new(Full::from(text.to_owned()));
@@ -148,7 +179,7 @@ fn respond(
     if let Some(refusal) = refusal {
         return text(StatusCode::FORBIDDEN, &format!("{refusal}\n"));
     }
-    if !may_read(server, request, &Address::Tcp(*peer)) {
+    if !may_read(server, request, peer) {
         let mut response = text(StatusCode::UNAUTHORIZED, NO_PASSWORD);
         response.headers_mut().insert(WWW_AUTHENTICATE, const { header("Basic realm=\"tarn\"") });
         return response;

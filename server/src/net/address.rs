@@ -9,6 +9,9 @@ use std::sync::Arc;
 pub enum Address {
     /// Of a TCP connection.
     Tcp(SocketAddr),
+    /// Of a TCP connection that counts as one of another machine, whatever its address: a proxy has named it,
+    /// or `trust-local-clients` is off.
+    Remote(SocketAddr),
     /// Of a connection over a Unix socket: its path, for both ends.
     Unix(Arc<str>),
 }
@@ -17,8 +20,17 @@ impl Address {
     /// Whether it is on this machine.
     pub fn is_local(&self) -> bool {
         match self {
-            Address::Tcp(address) => address.ip().is_loopback(),
+            Address::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            Address::Remote(_) => false,
             Address::Unix(_) => true,
+        }
+    }
+
+    /// The address of TCP, if it is one.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Address::Tcp(address) | Address::Remote(address) => Some(*address),
+            Address::Unix(_) => None,
         }
     }
 
@@ -32,7 +44,7 @@ impl Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Tcp(address) => address.fmt(f),
+            Address::Tcp(address) | Address::Remote(address) => address.fmt(f),
             Address::Unix(path) => write!(f, "{path}:0"),
         }
     }

@@ -115,8 +115,9 @@ fn make_room(by_origin: &mut HashMap<Origin, Record>, now: Instant) {
     }
 }
 
-fn origin(peer: &Address) -> Origin {
-    let Address::Tcp(address) = peer else { return None };
+/// The address that a client counts by, or its network of 64 bits; `None` for those of Unix sockets.
+pub(crate) fn origin(peer: &Address) -> Origin {
+    let address = peer.tcp()?;
     Some(match address.ip().to_canonical() {
         IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX))),
         ip => ip,

@@ -1,6 +1,7 @@
 //! The handle of a client: what other threads see of it, and how they reach it.
 
 use std::sync::Arc;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -31,6 +32,11 @@ pub struct ClientHandle {
     pub worker: usize,
     /// How it tracks keys.
     pub tracks: Tracks,
+    /// The user that its certificate names, once it has shown one (`tls-auth-clients-user`). Nothing logs it
+    /// in by that yet.
+    pub certificate_user: OnceLock<String>,
+    /// Why it is turned away as soon as it can be told so, if it is.
+    pub refusal: OnceLock<&'static str>,
     /// The fields that change now and then.
     pub info: Mutex<ClientInfo>,
     /// Milliseconds after `since` of the last command.
@@ -112,6 +118,8 @@ impl ClientHandle {
             since: Instant::now(),
             worker,
             tracks: Tracks::default(),
+            certificate_user: OnceLock::new(),
+            refusal: OnceLock::new(),
             info: Mutex::default(),
             last_command_ms: AtomicU64::new(0),
             last_slot: AtomicUsize::new(usize::MAX),

@@ -23,6 +23,8 @@ const SQL_PORT_DEFAULT: u16 = 5433;
 pub enum Service {
     /// Redis' protocol: `port`.
     Redis,
+    /// The same over TLS: `tls-port`.
+    RedisTls,
     /// Figures over HTTP: `metrics-port`.
     Metrics,
     /// PostgreSQL's protocol: `sql-port`.
@@ -31,12 +33,13 @@ pub enum Service {
 
 impl Service {
     /// All of them.
-    pub const ALL: [Service; 3] = [Service::Redis, Service::Metrics, Service::Sql];
+    pub const ALL: [Service; 4] = [Service::Redis, Service::RedisTls, Service::Metrics, Service::Sql];
 
     /// The port and the addresses that a configuration has for it.
     pub fn place(self, config: &Config) -> (u16, &[String]) {
         let (port, own) = match self {
             Service::Redis => (config.port, &config.bind),
+            Service::RedisTls => (config.tls.port, &config.bind),
             Service::Metrics => (config.metrics_port, &config.metrics_bind),
             Service::Sql => (config.sql_port, &config.sql_bind),
         };
@@ -47,14 +50,21 @@ impl Service {
     pub fn name(self) -> &'static str {
         match self {
             Service::Redis => "Redis",
+            Service::RedisTls => "Redis over TLS",
             Service::Metrics => "metrics",
             Service::Sql => "SQL",
         }
     }
 
+    /// Whether its clients speak Redis' protocol.
+    pub fn speaks_redis(self) -> bool {
+        matches!(self, Service::Redis | Service::RedisTls)
+    }
+
     fn failed(self, address: String, source: io::Error) -> ListenError {
         match self {
             Service::Redis => ListenError::Tcp { address, source },
+            Service::RedisTls => ListenError::Tls { address, source },
             Service::Metrics => ListenError::Metrics { address, source },
             Service::Sql => ListenError::Sql { address, source },
         }
@@ -69,6 +79,17 @@ pub enum ListenError {
         "cannot listen on {address}: {source}; is another server running there? choose another with --port"
     )]
     Tcp {
+        /// The address, or all of them if this machine has none.
+        address: String,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// An address could not be listened on for TLS.
+    #[error(
+        "cannot listen for TLS on {address}: {source}; is something else running there? choose another port \
+         with --tls-port"
+    )]
+    Tls {
         /// The address, or all of them if this machine has none.
         address: String,
         /// The error of the operating system.
@@ -110,7 +131,8 @@ pub enum ListenError {
     },
     /// The configuration names no place to listen.
     #[error(
-        "configured to not listen anywhere: set port to more than 0, with an address to bind, or unixsocket"
+        "configured to not listen anywhere: set port or tls-port to more than 0, with an address to bind, or \
+         unixsocket"
     )]
     Nowhere,
 }
@@ -173,7 +195,7 @@ impl Listeners {
             let opened = wanted(config, service).and_then(|wanted| {
                 let opened = listen_all(&wanted, config.tcp_backlog)?;
                 // Redis may have a Unix socket, which is looked at below.
-                if opened.is_empty() && service != Service::Redis && service.place(config).0 > 0 {
+                if opened.is_empty() && !service.speaks_redis() && service.place(config).0 > 0 {
                     let source = io::Error::from(io::ErrorKind::AddrNotAvailable);
                     return Err(service.failed(service.place(config).1.join(" "), source));
                 }
@@ -192,11 +214,11 @@ impl Listeners {
             let opened = UnixSocket::open(config, path.clone());
             listeners.unix = Some(opened.map_err(|source| ListenError::Unix { path, source })?);
         }
-        let serves_redis = listeners.tcp.iter().any(|open| open.service == Service::Redis);
+        let serves_redis = listeners.tcp.iter().any(|open| open.service.speaks_redis());
         if serves_redis || listeners.unix.is_some() {
             return Ok(listeners);
         }
-        if config.port == 0 || config.bind.is_empty() {
+        if config.port == 0 && config.tls.port == 0 || config.bind.is_empty() {
             return Err(ListenError::Nowhere);
         }
         let source = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -254,11 +276,18 @@ impl Listeners {
 
     /// Says in the log where it listens, and what for. `needs_password`: whether clients have to say one.
     pub fn announce(&self, config: &Config, needs_password: bool) {
-        let has_tls = config.tls_paths().iter().all(Option::is_some);
+        let has_tls = !config.tls.has_no_certificate();
         for Open { service, address, .. } in &self.tcp {
             match service {
                 Service::Redis => tracing::info!("Listening on {address}"),
+                Service::RedisTls => tracing::info!("Listening on {address} for TLS"),
+                Service::Metrics if config.tls.metrics => {
+                    tracing::info!("Metrics on https://{address}/metrics");
+                }
                 Service::Metrics => tracing::info!("Metrics on http://{address}/metrics"),
+                Service::Sql if has_tls && config.sql_must_encrypt() => {
+                    tracing::info!("Listening on {address} for SQL, encrypted");
+                }
                 Service::Sql if has_tls => {
                     tracing::info!("Listening on {address} for SQL, encrypted for those who ask")
                 }
@@ -313,6 +342,7 @@ impl Listeners {
 impl ListenError {
     fn is_in_use(&self) -> bool {
         let (ListenError::Tcp { source, .. }
+        | ListenError::Tls { source, .. }
         | ListenError::Metrics { source, .. }
         | ListenError::Sql { source, .. }) = self
         else {

@@ -5,6 +5,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use tokio::sync::mpsc;
 
 use crate::config::Config;
+use crate::net::certificates::Prepared;
 use crate::net::listen::ListenError;
 
 /// Asks the acceptor to listen elsewhere.
@@ -14,6 +15,8 @@ pub struct Move {
     pub(crate) old: Config,
     /// The configuration with the new ports and addresses.
     pub(crate) config: Config,
+    /// Certificates that come into force with it.
+    pub(crate) certificates: Option<Prepared>,
     /// Where the outcome is awaited.
     pub(crate) outcome: SyncSender<Result<(), ListenError>>,
 }
@@ -29,13 +32,20 @@ impl AcceptorHandle {
         (AcceptorHandle(sender), moves)
     }
 
-    /// Listens where `config` says, and nowhere else; where `old` says until now. On an error everything is
-    /// as it was; `None` stands for a server that stops.
+    /// Listens where `config` says, and nowhere else; where `old` says until now. The certificates come into
+    /// force before anybody is accepted there. On an error everything is as it was; `None` stands for a
+    /// server that stops.
     ///
     /// REQUIRES: not the acceptor's own thread.
-    pub fn listen_as(&self, old: &Config, config: &Config) -> Result<(), Option<ListenError>> {
+    pub fn listen_as(
+        &self,
+        old: &Config,
+        config: &Config,
+        certificates: Option<Prepared>,
+    ) -> Result<(), Option<ListenError>> {
         let (outcome, awaited) = sync_channel(1);
-        self.0.send(Move { old: old.clone(), config: config.clone(), outcome }).map_err(|_| None)?;
+        let moving = Move { old: old.clone(), config: config.clone(), certificates, outcome };
+        self.0.send(moving).map_err(|_| None)?;
         awaited.recv().map_err(|_| None)?.map_err(Some)
     }
 }

@@ -177,6 +177,9 @@ pub(crate) fn system_name() -> String {
 /// Requests that may send keys to other servers at a time (`MIGRATE`), each over a connection.
 pub(crate) const MIGRATIONS_MAX: u64 = 16;
 
+/// Connections of proxies that are asked for whom they come; one more ends the oldest.
+pub(crate) const PROXIED_MAX: u64 = 256;
+
 /// Files and sockets that a configuration needs beside one for each client of Redis' protocol: the log and
 /// checkpoints must always have theirs, however many connect at other ports.
 fn reserved_files(config: &Config) -> u64 {
@@ -186,9 +189,10 @@ fn reserved_files(config: &Config) -> u64 {
         _ => 2 * config.sql_max_clients as u64 + SQL_STARTING_FILES,
     };
     let metrics = if config.metrics_port == 0 { 0 } else { METRICS_FILES };
+    let proxied = if config.tls.proxies.is_empty() { 0 } else { PROXIED_MAX };
     let threads = FILES_OF_WORKER * config.serving_threads() as u64;
     let log = FILES_OF_LOG_DIRECTORY * config.log_dirs().len() as u64;
-    [sql, metrics, threads, log, MIGRATIONS_MAX].into_iter().fold(OTHER_FILES, u64::saturating_add)
+    [sql, metrics, proxied, threads, log, MIGRATIONS_MAX].into_iter().fold(OTHER_FILES, u64::saturating_add)
 }
 
 /// Raises the limit of open files so far that all clients fit that a configuration lets in. `Err` has the

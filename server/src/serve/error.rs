@@ -8,6 +8,7 @@ use tarn_engine::{LogError, OpenError};
 use thiserror::Error;
 
 use crate::commands::RenamesError;
+use crate::net::certificates::TlsError;
 use crate::net::listen::ListenError;
 use crate::persist::FunctionsError;
 use crate::persist::transfer::TransferError;
@@ -51,6 +52,9 @@ pub enum ServeError {
     /// Nobody could connect.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// Connections could not be encrypted.
+    #[error("connections cannot be encrypted, see tls-cert-file and tls-key-file: {0}")]
+    Tls(#[from] TlsError),
     /// The log could not be opened.
     #[error(transparent)]
     Log(#[from] OpenError),

@@ -1,10 +1,13 @@
 //! The thread of a worker: an event loop of its own, and the connections that were dealt to it.
 
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
+use tokio::io::ReadBuf;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, mpsc};
 
@@ -18,6 +21,8 @@ use crate::serve::worker::Worker;
 
 /// How often a worker looks after its connections.
 const CRON: Duration = Duration::from_millis(100);
+/// Bytes that are read of a client that is turned away.
+const REFUSED_BYTES: usize = 4 << 10;
 
 /// A client that is being served. It is removed from the registers however that ends, so that a stop does not
 /// wait for clients that are gone.
@@ -139,16 +144,8 @@ fn serve(
             match Stream::attach(stream) {
                 Ok(stream) => {
                     worker.clients.borrow_mut().insert(handle.id, handle.clone());
-                    let (worker, open) = (worker.clone(), open.clone());
-                    tokio::task::spawn_local(async move {
-                        let client = Client::new(handle.clone(), !worker.server.acl.needs_password());
-                        let mut connection = Connection::new(stream, client, worker.clone());
-                        // Dropped before the connection: a peer that sees the socket closed no longer finds
-                        // the client.
-                        let _served = Served { worker, id: handle.id, open };
-                        let end = connection.serve().await;
-                        tracing::debug!(client = handle.id, ?end, "connection closed");
-                    });
+                    let served = Served { worker: worker.clone(), id: handle.id, open: open.clone() };
+                    tokio::task::spawn_local(serve_client(served, stream, handle));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot serve a new connection");
@@ -164,4 +161,37 @@ fn serve(
         }
         while worker.end_turn() {}
     });
+}
+
+/// Shakes hands with a client, if it speaks TLS, and serves it until it is gone.
+async fn serve_client(served: Served, mut stream: Stream, handle: Arc<ClientHandle>) {
+    let worker = served.worker.clone();
+    if let Err(error) = worker.handshakes.shake(&worker.server, &mut stream, &handle).await {
+        tracing::debug!(client = handle.id, %error, "a handshake failed");
+        // As below.
+        drop(served);
+        return;
+    }
+    if let Some(refusal) = handle.refusal.get() {
+        turn_away(&mut stream, refusal).await;
+        drop(served);
+        return;
+    }
+    let client = Client::new(handle.clone(), !worker.server.acl.needs_password());
+    let mut connection = Connection::new(stream, client, worker);
+    // Dropped before the connection: a peer that sees the socket closed no longer finds the client.
+    let _served = served;
+    let end = connection.serve().await;
+    tracing::debug!(client = handle.id, ?end, "connection closed");
+}
+
+/// Tells a client why it is turned away.
+async fn turn_away(stream: &mut Stream, refusal: &str) {
+    // Over TLS 1.3 its first request is mostly there already. A socket that closes with something unread is
+    // reset, and some systems drop the line then.
+    let mut bytes = [0; REFUSED_BYTES];
+    let mut request = ReadBuf::new(&mut bytes);
+    let _ = poll_fn(|cx| Poll::Ready(stream.poll_read(cx, &mut request))).await;
+    // A fresh socket has room for one line.
+    let _ = stream.try_write(format!("-DENIED {refusal}\r\n").as_bytes());
 }

@@ -21,6 +21,7 @@ use crate::commands;
 use crate::config::{Config, ConfigStore, Loaded};
 use crate::execute::services::Services;
 use crate::metrics::server::MetricsServer;
+use crate::net::certificates::Prepared;
 use crate::net::listen::{Listeners, Service};
 use crate::net::moves::AcceptorHandle;
 use crate::observe::logging;
@@ -53,13 +54,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
     let config = &loaded.config;
     prepare_directories(config)?;
     logging::init(config).map_err(|(path, source)| ServeError::LogFile { path, source })?;
-    for warning in &loaded.warnings {
-        tracing::warn!("{warning}");
-    }
-    if let Some(line) = loaded.disobeyed_line() {
-        tracing::warn!("{line}");
-    }
-    keeping::warn_if_nothing_is_kept(config);
+    warn_of_settings(&loaded);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(not_accepting)?;
     let mut signals = {
@@ -74,7 +69,8 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
     let server = Arc::new(Services::new(Arc::new(store), acceptor, commands::catalog()));
     apply::load_users(&server, config).map_err(ServeError::Users)?;
     tell(&server);
-    let mut services = vec![Service::Redis, Service::Metrics];
+    server.tls.apply(Prepared::read(config)?);
+    let mut services = vec![Service::Redis, Service::RedisTls, Service::Metrics];
     services.extend(server.sql().map(|_| Service::Sql));
     let listeners = {
         let _context = runtime.enter();
@@ -148,6 +144,18 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result
         close_log(open)?;
     }
     saved.and(outcome)
+}
+
+/// Warns of settings that are not obeyed, or hardly meant.
+fn warn_of_settings(loaded: &Loaded) {
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    if let Some(line) = loaded.disobeyed_line() {
+        tracing::warn!("{line}");
+    }
+    keeping::warn_if_nothing_is_kept(&loaded.config);
+    apply::warn_of_closed_doors(&loaded.config);
 }
 
 fn refuse_missing_cores(config: &Config) -> Result<(), ServeError> {

@@ -12,6 +12,7 @@ pub mod accept;
 mod connection;
 mod error;
 pub mod event_loop;
+mod handshakes;
 mod life;
 mod load;
 mod lookahead;

@@ -67,6 +67,8 @@ pub(super) struct Output {
     late: RefCell<(Vec<u8>, Lsn)>,
     /// Bytes of messages since all replies had left.
     message_bytes: Cell<usize>,
+    /// It was told that the stream is to end.
+    worn: Cell<bool>,
     /// Why the last write failed, until the connection's task sees it.
     failed: Cell<Option<io::Error>>,
 }
@@ -87,6 +89,7 @@ impl Output {
             replying: Cell::new(false),
             late: RefCell::default(),
             message_bytes: Cell::new(0),
+            worn: Cell::new(false),
             failed: Cell::new(None),
         })
     }
@@ -113,7 +116,7 @@ impl Output {
 
     /// Bytes that have not been sent.
     pub(super) fn waiting_bytes(&self) -> usize {
-        self.outbox.borrow().len()
+        self.outbox.borrow().len() + self.stream.borrow().unsent_bytes()
     }
 
     /// Notes how many bytes a command holds for replies that are still to come.
@@ -207,7 +210,7 @@ impl Output {
                 outputs.server.have_synced(lsn, false);
             }
         }
-        self.note_unread(outbox.len());
+        self.note_unread(outbox.len() + self.stream.borrow().unsent_bytes());
         if !self.has_messages.replace(true) {
             outputs.with_messages.borrow_mut().push_back(self.clone());
         }
@@ -257,11 +260,14 @@ impl Output {
     /// Sends what may leave at once. What the socket does not take stays; what is held leaves when it is
     /// durable.
     pub(super) fn send(self: &Rc<Self>, outputs: &Outputs) -> io::Result<()> {
-        let (mut outbox, stream) = (self.outbox(), self.stream.borrow());
+        let (mut outbox, mut stream) = (self.outbox(), self.stream.borrow_mut());
         let revealable = self.revealable(outputs);
         loop {
             let bytes = outbox.sendable(revealable);
             if bytes.is_empty() {
+                if !stream.flush()? {
+                    self.stuck.set(true);
+                }
                 break;
             }
             match stream.try_write(bytes) {
@@ -284,8 +290,21 @@ impl Output {
             self.message_bytes.set(0);
         }
         outputs.give_back(&mut outbox);
-        self.note_unread(outbox.len());
+        self.note_unread(outbox.len() + stream.unsent_bytes());
+        if stream.is_worn() && !self.worn.replace(true) {
+            self.end_worn();
+        }
         Ok(())
+    }
+
+    /// Has the connection's task find that nothing more is read: it answers what was, and ends.
+    fn end_worn(&self) {
+        let ClientHandle { id, addr, .. } = &*self.handle;
+        tracing::warn!(
+            "closing client {id} at {addr}: it has got as much as one key of TLS 1.2 may encrypt; TLS 1.3 \
+             has no such end"
+        );
+        self.handle.wake();
     }
 }
 

@@ -1,5 +1,6 @@
 //! Periodic work of the main thread, ten times a second: rates, the peak of memory, the memory of clients,
-//! and whether the log takes records; and once a second the file of messages, which may have been moved away.
+//! and whether the log takes records; and once a second the file of messages, which may have been moved away,
+//! and those of certificates, which may have been renewed.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -50,18 +51,20 @@ impl Rounds {
             server.tracking.limit(server.live.tracked_keys_max(), server.post(None));
         }
         look_at_clients(server);
-        self.look_at_log_file();
+        self.look_at_files(server);
         self.look_at_log(server);
         self.look_at_compactions(server);
         self.look_at_indexes(server);
         server.saver.look(server, &server.config.snapshot());
     }
 
-    /// Goes on in a new file of messages, about once a second, if the old one was moved away.
-    fn look_at_log_file(&mut self) {
+    /// About once a second, goes on in a new file of messages if the old one was moved away, and reads
+    /// certificates again if their files have changed.
+    fn look_at_files(&mut self, server: &Services) {
         self.made += 1;
         if self.made.is_multiple_of(ROUNDS_A_SECOND) {
             logging::follow_file();
+            server.tls.look_soon(false);
         }
     }
 

@@ -125,7 +125,7 @@ impl Signals {
     }
 }
 
-/// Handles SIGHUP. Certificates are read again with the next connection in any case, if they changed.
+/// Handles SIGHUP, but for certificates.
 pub(super) fn look_around() {
     logging::reopen_file();
 }

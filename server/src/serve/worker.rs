@@ -19,6 +19,7 @@ use crate::net::handle::ClientHandle;
 use crate::observe::ledger::{Cause, Ledgers, SLOW, Spent};
 use crate::observe::stats::WorkerStats;
 use crate::scripts::Workshop;
+use crate::serve::handshakes::Handshakes;
 use crate::serve::lookahead::Lookahead;
 use crate::serve::output::{Output, Outputs};
 use crate::serve::turn::{Ended, Turn};
@@ -51,6 +52,8 @@ pub(super) struct Worker {
     lookahead: RefCell<Lookahead>,
     /// The clients of its connections.
     pub(crate) clients: RefCell<BTreeMap<u64, Arc<ClientHandle>>>,
+    /// Handshakes that are under way.
+    pub(super) handshakes: Handshakes,
     /// Since when clients have been above the soft limit of unread output.
     slow_readers: RefCell<BTreeMap<u64, Instant>>,
     /// Wakes connections whose request waits for room in the log.
@@ -77,6 +80,7 @@ impl Worker {
             workshop: RefCell::default(),
             lookahead: RefCell::default(),
             clients: RefCell::new(BTreeMap::new()),
+            handshakes: Handshakes::default(),
             slow_readers: RefCell::default(),
             room: Notify::new(),
             stepping: tokio::sync::Mutex::new(()),
