@@ -129,8 +129,8 @@ pub fn category(name: &[u8]) -> Option<usize> {
     CATEGORIES.iter().position(|known| known.as_bytes()[1..].eq_ignore_ascii_case(name))
 }
 
-/// A small catalog for tests: `get`, `set`, `config` with `get` and `set`, `debug` with a hidden subcommand,
-/// and `cluster` and `psync`, which are absent.
+/// A small catalog for tests: `get`, `set`, `config` with `get` and `set`, `debug` with a hidden subcommand, what
+/// statements of SQL obey, and `cluster` and `psync`, which are absent.
 #[cfg(test)]
 pub(super) fn sample() -> Catalog {
     let listed = |name: &str, categories: &[&str], parent, is_hidden| {
@@ -148,6 +148,8 @@ pub(super) fn sample() -> Catalog {
         listed("debug", &["admin", "slow", "dangerous"], None, false),
         listed("debug|sleep", &["admin", "slow", "dangerous"], Some(6), true),
         listed("select", &["connection", "fast"], None, false),
+        listed("sql", &["read", "slow", "dangerous"], None, false),
+        listed("ft.create", &["write", "slow", "dangerous"], None, false),
     ])
     .with_absent(&["cluster", "psync"])
 }
