@@ -61,7 +61,7 @@ fn served() -> (tokio::runtime::Runtime, u16) {
             let stream = stream.unwrap();
             stream.set_nonblocking(true).unwrap();
             let peer = stream.peer_addr().unwrap();
-            let caller = Caller { stream, peer, refusal: None, must_encrypt: false };
+            let caller = Caller { stream, peer, is_local: true, refusal: None, must_encrypt: false };
             if callers.blocking_send(caller).is_err() {
                 return;
             }
