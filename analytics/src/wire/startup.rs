@@ -238,7 +238,9 @@ impl Startup {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         if self.sends.load(Ordering::Relaxed) {
-            let PgWireFrontendMessage::PasswordMessageFamily(message) = message else { return Ok(()) };
+            let PgWireFrontendMessage::PasswordMessageFamily(message) = message else {
+                return Err(fatal("08P01", "a password is expected, and another message came"));
+            };
             self.log_in(client, message.into_password()?.password.as_bytes())?;
             return self.finish(client).await;
         }
