@@ -141,7 +141,7 @@ pub trait User: Send + Sync {
     fn note(&self, denied: &Denied);
 }
 
-/// Whose a session is.
+/// The owner of a session.
 #[derive(Default)]
 pub(crate) enum Whose {
     /// The server's own, which may do everything.

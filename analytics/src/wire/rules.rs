@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::tls::Identity;
 use crate::rights::User;
 
-/// How a client shows who it is.
+/// The way in which a client shows who it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Door {
     /// It says its name.
