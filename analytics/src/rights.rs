@@ -323,7 +323,7 @@ mod tests {
                     _ => {}
                 }
             }
-            let patterns: Arc<[Box<[u8]>]> = Arc::new([own.as_bytes().into()]);
+            let patterns = vec![Box::<[u8]>::from(own.as_bytes())].into();
             Ok((!own.is_empty()).then(|| VisibleKeys::new(patterns, |prefix, key| key.starts_with(prefix))))
         }
 

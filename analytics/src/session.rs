@@ -363,6 +363,7 @@ impl Session {
         self.analytics.declared.make_indexes();
         let work = work_of(&plan)?;
         let grant = self.grant(Wish { declares: work == Work::Declares, tables: tables_of(&plan)? })?;
+        query.is_allowed(&grant);
         let explains = matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
         if let LogicalPlan::Ddl(DdlStatement::CreateIndex(statement)) = &plan {
             self.analytics.declared.create_index(statement)?;

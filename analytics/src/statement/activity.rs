@@ -34,7 +34,8 @@ impl Texts<'_> {
     /// The text of a statement of this session.
     fn shown(&self, owner: &Owner, text: &str) -> String {
         let shows = self.shows_all || self.whose.is_same_as(&owner.whose);
-        if shows { text } else { HIDDEN }.to_owned()
+        let text = if shows { text } else { HIDDEN };
+        text.to_owned()
     }
 
     /// The text of a statement that runs.

@@ -10,7 +10,7 @@ use tarn_engine::lock::Mutex;
 use tokio::sync::Notify;
 
 use crate::error::QueryError;
-use crate::rights::{Denied, Whose};
+use crate::rights::{Denied, Grant, Whose};
 use crate::statement::instant::Holds;
 
 /// The owner of statements: the part of a session that its statements know.
@@ -54,6 +54,8 @@ pub struct Query {
     timeout: Option<Duration>,
     /// The views that it reads through, once it has been planned.
     holds: OnceLock<Arc<Holds>>,
+    /// The right to it, once it has been planned.
+    grant: OnceLock<Arc<Grant>>,
     fetching: Fetching,
     /// Scans of tables that it has.
     scans: AtomicU64,
@@ -148,6 +150,11 @@ impl Query {
         let _ = self.holds.set(holds.clone());
     }
 
+    /// Says what it was allowed.
+    pub(crate) fn is_allowed(&self, grant: &Arc<Grant>) {
+        let _ = self.grant.set(grant.clone());
+    }
+
     /// Stops it, soon.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
@@ -158,6 +165,9 @@ impl Query {
     pub(crate) fn stopped(&self) -> Option<QueryError> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Some(QueryError::Cancelled);
+        }
+        if let Some(Err(denied)) = self.grant.get().map(|grant| grant.check()) {
+            return Some(denied.into());
         }
         let is_over = self.timeout.is_some_and(|timeout| self.began.elapsed() >= timeout);
         is_over.then_some(QueryError::Timeout)
@@ -251,6 +261,7 @@ impl Queries {
             began: Instant::now(),
             timeout,
             holds: OnceLock::new(),
+            grant: OnceLock::new(),
             fetching,
             scans: AtomicU64::new(0),
             passed: AtomicU64::new(0),
