@@ -75,6 +75,7 @@ impl Analytics {
         let context = Arc::new(SessionContext::new_with_state(self.state.clone()));
         let owner = self.queries.owner(whose);
         context.register_udf(activity::backend_pid(owner.pid));
+        context.register_udf(activity::session_user(owner.clone()));
         context.register_udf(activity::cancel_backend(self.queries.clone(), owner.clone()));
         Arc::new(Session {
             analytics: self.clone(),

@@ -425,6 +425,7 @@ fn users_log_in_by_any_of_their_passwords() {
     for password in ["pw", "other", "secret"] {
         assert_eq!(psql(scene.port, "u", password, "SELECT sum(n) FROM own"), "60\n");
     }
+    assert_eq!(psql(scene.port, "u", "pw", "SELECT current_user, session_user"), "u|u\n");
     let said = psql(scene.port, "u", "pw", "SELECT * FROM other");
     assert!(said.starts_with("ERROR:  permission denied for table other"), "{said}");
     for (user, password) in [("u", "wrong"), ("u", ""), ("off", "pw"), ("off", "")] {
@@ -436,7 +437,7 @@ fn users_log_in_by_any_of_their_passwords() {
         assert!(log.contains("$reason $auth ") && log.contains(&format!("$username ${user} ")), "{log}");
     }
     // Nobody is called so: it is the user default, as long as that needs no password.
-    assert_eq!(psql(scene.port, "nobody", "x", "SELECT count(*) FROM other"), "3\n");
+    assert_eq!(psql(scene.port, "nobody", "x", "SELECT session_user, count(*) FROM other"), "default|3\n");
     assert_eq!(scene.admin.ask("ACL SETUSER open on nopass +sql ~own:*"), "+OK");
     assert_eq!(psql(scene.port, "open", "", "SELECT count(*) FROM own"), "3\n");
     assert!(

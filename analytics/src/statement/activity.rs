@@ -149,6 +149,15 @@ pub(crate) fn cancel_backend(queries: Arc<Queries>, owner: Arc<Owner>) -> Scalar
     )
 }
 
+/// `session_user`: the name of the user of the session that asks.
+pub(crate) fn session_user(owner: Arc<Owner>) -> ScalarUDF {
+    let answer = move |_: &[ColumnarValue]| {
+        let name = owner.whose.name().unwrap_or("default");
+        Ok(ColumnarValue::Scalar(ScalarValue::from(name)))
+    };
+    create_udf("session_user", Vec::new(), DataType::Utf8, Volatility::Stable, Arc::new(answer))
+}
+
 /// `pg_backend_pid()`: the number of the session that asks.
 pub(crate) fn backend_pid(pid: i32) -> ScalarUDF {
     let answer = move |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(ScalarValue::from(pid)));
