@@ -166,6 +166,9 @@ async fn talk(caller: Caller, at_start: AtStart, house: &House) -> io::Result<()
             }
         };
         if let Err(mut error) = done {
+            if !is_at_start && !handlers.is_user_there() {
+                return end(&mut socket, "28000", &Denied::NoUser.to_string()).await;
+            }
             errors.on_error(&socket, &mut error);
             process_error(&mut socket, error, is_extended).await?;
             if is_at_start {

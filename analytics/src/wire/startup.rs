@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
@@ -151,10 +150,8 @@ impl AuthSource for Asked {
 pub(super) struct Startup {
     rules: Arc<dyn Rules>,
     asked: Arc<Asked>,
-    /// Whether the client was asked to send its password.
-    sends: AtomicBool,
     keys: Arc<Keys>,
-    /// Widened when the client may ask.
+    /// Widened when the client may ask; it knows whether the client was asked to send its password.
     bound: Bound,
     parameters: Arc<DefaultServerParameterProvider>,
     /// Has a client show that it knows a password.
@@ -186,7 +183,7 @@ impl Startup {
         let scram = SASLAuthStartupHandler::new(parameters.clone())
             .with_scram(scram)
             .with_pid_secret_key_generator(keys.clone());
-        Startup { rules, asked, sends: AtomicBool::new(false), keys, bound, parameters, scram }
+        Startup { rules, asked, keys, bound, parameters, scram }
     }
 
     /// Lets a client in that has shown that it knows this password.
@@ -224,7 +221,7 @@ impl Startup {
             self.log_in(client, b"")?;
             return self.finish(client).await;
         }
-        self.sends.store(true, Ordering::Relaxed);
+        self.bound.expect_password();
         client.set_state(PgWireConnectionState::AuthenticationInProgress);
         client.send(PgWireBackendMessage::Authentication(Authentication::CleartextPassword)).await?;
         Ok(())
@@ -237,7 +234,7 @@ impl Startup {
         C::Error: fmt::Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        if self.sends.load(Ordering::Relaxed) {
+        if self.bound.expects_password() {
             let PgWireFrontendMessage::PasswordMessageFamily(message) = message else {
                 return Err(fatal("08P01", "a password is expected, and another message came"));
             };

@@ -6,6 +6,7 @@ use std::net::{IpAddr, TcpStream};
 use super::LIMIT;
 
 /// A connection.
+#[derive(Debug)]
 pub(crate) struct Postgres {
     pub stream: TcpStream,
     /// The number and the secret by which its statements are cancelled.
