@@ -45,7 +45,7 @@ impl TableKeys {
     }
 }
 
-/// What a statement is about to do. The empty one is any that reads no table.
+/// The things that a statement is about to do. The empty one is any that reads no table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
     /// It declares tables or indexes, or drops them, or writes files.

@@ -27,8 +27,9 @@ pub fn is_pattern(pattern: &[u8]) -> bool {
 
 /// Whether `pattern` matches every text that begins with `prefix` and ends with `suffix`, whatever stands
 /// between, if anything. Only a star takes what stands between: so it is false for some patterns that match
-/// them all the same, such as `[ab]*` with `[^ab]*` beside it, or `*?` without a suffix. It is never true where
-/// one of the texts does not match, but for the empty text, which `*` means as well here ([`is_everything`]).
+/// them all the same, such as `[ab]*` with `[^ab]*` beside it, or `*?` without a suffix. It is never true
+/// where one of the texts does not match, but for the empty text, which `*` means as well here
+/// ([`is_everything`]).
 pub fn covers(pattern: &[u8], prefix: &[u8], suffix: &[u8]) -> bool {
     if prefix.is_empty() && suffix.is_empty() {
         return is_everything(pattern);

@@ -143,9 +143,9 @@ impl Changes for Changing {
 struct Settings(Arc<Services>);
 
 /// Why a password is not asked for.
-const UNENCRYPTED: &str = "the server keeps the SHA-256 of this user's password alone, so the password itself has to \
-                           be sent, and nothing encrypts it here: connect with sslmode=require, for which the \
-                           server needs tls-cert-file and tls-key-file, or from the server's own machine";
+const UNENCRYPTED: &str = "the server keeps the SHA-256 of this user's password alone, so the password \
+    has to be sent, and nothing encrypts it here: connect with sslmode=require, for which the server \
+    needs tls-cert-file and tls-key-file, or from the server's own machine";
 
 impl Rules for Settings {
     fn door(&self, name: &str) -> Door {

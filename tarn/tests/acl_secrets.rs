@@ -1,5 +1,6 @@
-//! Refused requests leave no trace of passwords, values and keys but in `ACL LOG`, which has the key, as in Redis:
-//! neither in messages, errors, `INFO`, `MONITOR`, the slow log and metrics, nor in what other users see.
+//! Refused requests leave no trace of passwords, values and keys but in `ACL LOG`, which has the key, as in
+//! Redis: neither in messages, errors, `INFO`, `MONITOR`, the slow log and metrics, nor in what other users
+//! see.
 
 #![allow(clippy::unwrap_used)]
 
@@ -86,8 +87,8 @@ impl Scene {
         for request in [
             "SQL \"CREATE EXTERNAL TABLE hidden (id TEXT, v TEXT) STORED AS HASH LOCATION 'hidden:*'\"",
             // The hash is that of "secret".
-            "ACL SETUSER u on #2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b ~own:* &own:* \
-             +@read +@connection +@transaction +@scripting",
+            "ACL SETUSER u on #2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b ~own:* \
+             &own:* +@read +@connection +@transaction +@scripting",
             "ACL SETUSER watch on nopass ~* +@all",
         ] {
             assert_eq!(admin.ask(request), "+OK", "{request}");

@@ -1,5 +1,5 @@
-//! Users at the port for SQL, and by the command `SQL`: how they log in, and the ways round their rules, each of
-//! which is refused and named in `ACL LOG`.
+//! Users at the port for SQL, and by the command `SQL`: how they log in, and the ways round their rules, each
+//! of which is refused and named in `ACL LOG`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -491,7 +491,7 @@ fn refusals_are_counted() {
     }
 }
 
-/// What is asked with values apart from the statement is looked at in the same way.
+/// Statements whose values come apart from them are looked at in the same way.
 #[test]
 fn parameters_do_not_bring_tables_within_reach() {
     let mut scene = Scene::new();

@@ -28,8 +28,8 @@ pub trait Rules: Send + Sync {
     /// on the way reads what it sends, as the connection is encrypted or does not leave the machine.
     fn refuses(&self, name: &str, peer: SocketAddr, is_private: bool) -> Option<&'static str>;
 
-    /// The user that such a client is, which has shown that it knows this password; `None`: it may not come in.
-    /// Without a password it is the empty one.
+    /// The user that such a client is, which has shown that it knows this password; `None`: it may not come
+    /// in. Without a password it is the empty one.
     fn enter(&self, name: &str, password: &[u8], peer: SocketAddr) -> Option<Arc<dyn User>>;
 
     /// How many may be connected at once; more are refused.

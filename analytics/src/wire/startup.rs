@@ -85,8 +85,8 @@ impl PidSecretKeyGenerator for Keys {
     }
 }
 
-/// The password that may be shown without being sent: that of the user `default`, as Redis has it without access
-/// control lists.
+/// The password that may be shown without being sent: that of the user `default`, as Redis has it without
+/// access control lists.
 pub(super) struct Passwords {
     rules: Arc<dyn Rules>,
     /// The salted form of the password that was required last. Salting takes thousands of rounds, so a client

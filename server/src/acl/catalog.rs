@@ -129,8 +129,8 @@ pub fn category(name: &[u8]) -> Option<usize> {
     CATEGORIES.iter().position(|known| known.as_bytes()[1..].eq_ignore_ascii_case(name))
 }
 
-/// A small catalog for tests: `get`, `set`, `config` with `get` and `set`, `debug` with a hidden subcommand, what
-/// statements of SQL obey, and `cluster` and `psync`, which are absent.
+/// A small catalog for tests: `get`, `set`, `config` with `get` and `set`, `debug` with a hidden subcommand,
+/// what statements of SQL obey, and `cluster` and `psync`, which are absent.
 #[cfg(test)]
 pub(super) fn sample() -> Catalog {
     let listed = |name: &str, categories: &[&str], parent, is_hidden| {

@@ -137,8 +137,8 @@ impl Acl {
         self.user(name).or_else(|| self.user(DEFAULT).filter(is_open))
     }
 
-    /// The way in for a client of this name at such a port; `requirepass`: that password. Whether there is such
-    /// a user shows only if it needs no password.
+    /// The way in for a client of this name at such a port; `requirepass`: that password. Whether there is
+    /// such a user shows only if it needs no password.
     pub fn door(&self, name: &[u8], requirepass: &[u8]) -> Door {
         match self.called(name).filter(|user| user.is_enabled()) {
             Some(user) if user.needs_no_password() => Door::Open,

@@ -1,8 +1,8 @@
 //! Statements of SQL: the rights that one takes, and the keys that its user may see.
 //!
-//! A statement is a request of the command `SQL`, whichever port it comes by. One selector has to allow all of
-//! it, as of any request: the command; each table that is read, by its pattern and its database; and, where
-//! something is declared or a file is written, `FT.CREATE` and every key in every database.
+//! A statement is a request of the command `SQL`, whichever port it comes by. One selector has to allow all
+//! of it, as of any request: the command; each table that is read, by its pattern and its database; and,
+//! where something is declared or a file is written, `FT.CREATE` and every key in every database.
 
 use std::sync::Arc;
 

@@ -94,8 +94,8 @@ impl Postgres {
         Postgres::begin(TcpStream::connect(("127.0.0.1", port)).unwrap(), parameters)
     }
 
-    /// Logs in as a user, with its password if it is asked for one; the code and the words of the error that it
-    /// is refused with.
+    /// Logs in as a user, with its password if it is asked for one; the code and the words of the error that
+    /// it is refused with.
     pub(crate) fn log_in(port: u16, user: &str, password: &str) -> Result<Postgres, (String, String)> {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(4 * LIMIT)).unwrap();
