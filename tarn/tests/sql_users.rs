@@ -368,6 +368,32 @@ fn connections_of_users_that_are_deleted_or_turned_off_end() {
     assert_eq!(stays.ask("SELECT 1").text(), "1");
 }
 
+/// Its scan is over, and its answer is far away.
+#[test]
+fn a_statement_that_runs_ends_when_its_user_must_not_read_its_table_any_more() {
+    let mut scene = Scene::new();
+    let endless = "SELECT count(*) FROM own CROSS JOIN generate_series(1, 1000000000000) a";
+    for (rules, noted) in [
+        ("resetkeys ~own:1*", ["key", "own:*"]),
+        ("-sql", ["command", "sql"]),
+        ("db=3", ["database", "0"]),
+    ] {
+        scene.rules(RULES);
+        let mut runs = scene.user();
+        runs.send(&message(b'Q', &[endless.as_bytes(), b"\0"].concat()));
+        let mut admin = Postgres::connect(scene.port);
+        let has_read =
+            |row: &Vec<Option<String>>| row[5].as_deref() == Some("3") && row[7].as_deref() == Some(endless);
+        eventually(|| admin.ask("SHOW QUERIES").rows.iter().any(has_read).then_some(()));
+        scene.rules("allchannels");
+        assert!(is_running(&scene), "rules about other things change nothing");
+        scene.rules(rules);
+        eventually(|| (!is_running(&scene)).then_some(()));
+        assert_refused(&runs.answer(), rules);
+        scene.assert_noted(noted, rules);
+    }
+}
+
 #[test]
 fn statements_of_others_are_neither_shown_nor_stopped() {
     let mut scene = Scene::new();

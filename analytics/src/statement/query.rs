@@ -13,6 +13,9 @@ use crate::error::QueryError;
 use crate::rights::{Denied, Grant, Whose};
 use crate::statement::instant::Holds;
 
+/// How often a statement that runs is looked at by the rights of its user, besides where it scans.
+const RIGHTS_LOOK: Duration = Duration::from_secs(1);
+
 /// The owner of statements: the part of a session that its statements know.
 #[derive(Debug, Default)]
 pub(crate) struct Owner {
@@ -182,13 +185,9 @@ impl Query {
             if let Some(reason) = self.stopped() {
                 return reason;
             }
-            match self.timeout {
-                Some(timeout) => {
-                    let rest = timeout.saturating_sub(self.began.elapsed());
-                    let _ = tokio::time::timeout(rest, changed).await;
-                }
-                None => changed.await,
-            }
+            let rest = self.timeout.map(|timeout| timeout.saturating_sub(self.began.elapsed()));
+            let rest = rest.map_or(RIGHTS_LOOK, |rest| rest.min(RIGHTS_LOOK));
+            let _ = tokio::time::timeout(rest, changed).await;
         }
     }
 }
