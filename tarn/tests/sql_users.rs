@@ -373,17 +373,17 @@ fn connections_of_users_that_are_deleted_or_turned_off_end() {
 fn a_statement_that_runs_ends_when_its_user_must_not_read_its_table_any_more() {
     let mut scene = Scene::new();
     let endless = "SELECT count(*) FROM own CROSS JOIN generate_series(1, 1000000000000) a";
-    for (rules, noted) in [
-        ("resetkeys ~own:1*", ["key", "own:*"]),
-        ("-sql", ["command", "sql"]),
-        ("db=3", ["database", "0"]),
-    ] {
+    for (rules, noted) in
+        [("resetkeys ~own:1*", ["key", "own:*"]), ("-sql", ["command", "sql"]), ("db=3", ["database", "0"])]
+    {
         scene.rules(RULES);
         let mut runs = scene.user();
         runs.send(&message(b'Q', &[endless.as_bytes(), b"\0"].concat()));
         let mut admin = Postgres::connect(scene.port);
-        let has_read =
-            |row: &Vec<Option<String>>| row[5].as_deref() == Some("3") && row[7].as_deref() == Some(endless);
+        let has_read = |row: &Vec<Option<String>>| {
+            let is_it = row[7].as_ref().is_some_and(|query| query.contains("FROM own CROSS JOIN"));
+            is_it && row[5].as_deref() == Some("3")
+        };
         eventually(|| admin.ask("SHOW QUERIES").rows.iter().any(has_read).then_some(()));
         scene.rules("allchannels");
         assert!(is_running(&scene), "rules about other things change nothing");
