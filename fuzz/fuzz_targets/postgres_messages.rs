@@ -2,8 +2,10 @@
 //! library reads without a panic and to the last byte.
 //!
 //! ```text
-//!  input:  | type, or 0 for a start-up message, 1 for a cancel request, 2 for a password | size of pieces | body |
+//!  input:  | type | size of pieces | body |
 //! ```
+//!
+//! A type of 0 is a start-up message, 1 a cancel request, and 2 a password that was asked for.
 #![no_main]
 
 #[allow(dead_code)]

@@ -24,8 +24,8 @@ pub trait Rules: Send + Sync {
     /// The way in for a client that calls itself `name`.
     fn door(&self, name: &str) -> Door;
 
-    /// Why such a client may not come in by its door, whatever it knows; `None`: it may try. `is_private`: nobody
-    /// on the way reads what it sends, as the connection is encrypted or does not leave the machine.
+    /// Why such a client may not come in by its door, whatever it knows; `None`: it may try. `is_private`:
+    /// nobody on the way reads what it sends, as the connection is encrypted or does not leave the machine.
     fn refuses(&self, name: &str, peer: SocketAddr, is_private: bool) -> Option<&'static str>;
 
     /// The user that such a client is, which has shown that it knows this password; `None`: it may not come
