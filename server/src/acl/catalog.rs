@@ -148,8 +148,8 @@ pub(super) fn sample() -> Catalog {
         listed("debug", &["admin", "slow", "dangerous"], None, false),
         listed("debug|sleep", &["admin", "slow", "dangerous"], Some(6), true),
         listed("select", &["connection", "fast"], None, false),
-        listed("sql", &["read", "slow", "dangerous"], None, false),
-        listed("ft.create", &["write", "slow", "dangerous"], None, false),
+        listed("sql", &["slow", "dangerous"], None, false),
+        listed("ft.create", &["slow", "dangerous"], None, false),
     ])
     .with_absent(&["cluster", "psync"])
 }
