@@ -143,8 +143,8 @@ mod tests {
         let acl = Acl::new(sample());
         let user = acl.change(b"alice", rules, false).expect("rules").after;
         let allowed = acl.check_statement(b"alice", user.id, Statement { declares, tables })?;
-        let text = |pattern: &Box<[u8]>| String::from_utf8_lossy(pattern).into_owned();
-        Ok(allowed.map(|patterns| patterns.iter().map(text).collect()))
+        let text = |pattern: &[u8]| String::from_utf8_lossy(pattern).into_owned();
+        Ok(allowed.map(|patterns| patterns.iter().map(|pattern| text(pattern)).collect()))
     }
 
     fn table(prefix: &'static str) -> (TableKeys<'static>, u8) {
