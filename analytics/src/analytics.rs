@@ -32,7 +32,6 @@ use crate::json;
 use crate::plan::by_index::ByIndex;
 use crate::plan::extremes::Extremes;
 use crate::plan::key_table::KeyTables;
-use crate::statement::activity;
 use crate::statement::instant::Bits;
 use crate::statement::query::Queries;
 use crate::statement::store::{Changes, StoreHandle};
@@ -147,7 +146,6 @@ impl Analytics {
         exact::register(&context);
         json::register(&context);
         context.register_udtf("infer", Arc::new(Infer(store.clone())));
-        context.register_udf(activity::cancel_backend(queries.clone()));
         Ok(Arc::new(Analytics {
             store,
             state: bounded(context.state(), options.memory_bytes)?,

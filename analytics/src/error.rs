@@ -9,6 +9,7 @@ use tarn_engine::view::{Cancelled, ViewError};
 use thiserror::Error;
 use tokio::task::JoinError;
 
+use crate::rights::Denied;
 use crate::table::declaration::DeclarationError;
 
 /// Why no file could be written.
@@ -110,9 +111,9 @@ pub enum QueryError {
     /// It writes.
     #[error("{0} is refused: SQL reads, and data are written by Redis commands")]
     Writes(String),
-    /// It declares something, or writes a file, in a session that must not.
-    #[error("this session may only read: it declares no tables and indexes, and writes no files")]
-    OnlyReads,
+    /// Its user must not run it.
+    #[error(transparent)]
+    Denied(#[from] Denied),
     /// A table of this name is there, and is not one that was declared.
     #[error("\"{0}\" was not declared here: only tables of the schema public are created and dropped")]
     NotDeclared(String),
@@ -289,7 +290,7 @@ pub fn sqlstate(error: &QueryError) -> &'static str {
         QueryError::NoView(_) => "53300",
         QueryError::ReadTwice | QueryError::NotYet(_) => "0A000",
         QueryError::Writes(_) => "25006",
-        QueryError::OnlyReads => "42501",
+        QueryError::Denied(denied) => denied.sqlstate(),
         QueryError::NotDeclared(_) => "42809",
         QueryError::IndexGone(_) => "40001",
         QueryError::IndexClause => "42601",

@@ -44,14 +44,15 @@
 //!
 //! <!-- floors: analytics -->
 //! ```text
-//!   8  search | wire
-//!   7  session | stats
-//!   6  analytics
-//!   5  exact | catalog | export | connections
-//!   4  plan | guard
-//!   3  statement | dialect | json
-//!   2  error
-//!   1  table
+//!   9  search | wire
+//!   8  session | stats
+//!   7  analytics
+//!   6  exact | catalog | export | connections
+//!   5  plan | guard
+//!   4  statement | dialect | json
+//!   3  error
+//!   2  table
+//!   1  rights
 //! ```
 //! <!-- end of floors -->
 //!
@@ -68,6 +69,7 @@ mod export;
 mod guard;
 mod json;
 mod plan;
+mod rights;
 mod search;
 mod session;
 mod statement;
@@ -80,12 +82,13 @@ pub use error::{QueryError, sqlstate};
 pub use export::parquet_of;
 pub use guard::complexity::STACK_BYTES;
 pub use guard::compute::{give_way, runs_apart};
+pub use rights::{Denied, Keys, TableKeys, User, VisibleKeys, Wish};
 pub use search::{Request, Search, SearchError, Tree};
 pub use session::Session;
 pub use statement::outcome::Outcome;
 pub use statement::store::Changes;
 pub use statement::values::Value;
-pub use wire::{Caller, Identity, Rules, WireOptions, serve};
+pub use wire::{Caller, Door, Identity, Rules, WireOptions, serve};
 
 /// The names of the files in which a data directory keeps declarations.
 pub const DECLARATION_FILES: [&str; 2] = [catalog::declared::FILE, search::FILE];

@@ -1,12 +1,13 @@
 //! Sessions: run statements one after the other, each as of one instant, or a block of them as of one.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::datasource::source_as_provider;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
@@ -22,6 +23,7 @@ use tarn_engine::checkpoint::Source;
 use tarn_engine::lock::Mutex;
 
 use crate::analytics::Analytics;
+use crate::catalog::infer::Proposed;
 use crate::dialect::mended_any;
 use crate::error::QueryError;
 use crate::export::{self, ExportFile};
@@ -31,6 +33,8 @@ use crate::guard::growth::rows_of_batch;
 use crate::guard::join_watch::watched;
 use crate::guard::window_memory::reserving;
 use crate::plan::access::parts_of;
+use crate::plan::key_table::{KeyTable, keys_of};
+use crate::rights::{Grant, TableKeys, User, Whose, Wish};
 use crate::statement::activity;
 use crate::statement::instant::Instant;
 use crate::statement::outcome::Outcome;
@@ -45,8 +49,6 @@ pub struct Session {
     analytics: Arc<Analytics>,
     owner: Arc<Owner>,
     context: Arc<SessionContext>,
-    /// Whether it may declare tables and indexes, and write files.
-    declares: bool,
     /// The instant of the block that has begun.
     block: Mutex<Option<Arc<Instant>>>,
     /// The statement that began last.
@@ -54,25 +56,31 @@ pub struct Session {
 }
 
 impl Analytics {
-    /// A new session.
+    /// A new session of the server itself, which may do everything.
     pub fn session(self: &Arc<Self>) -> Arc<Session> {
-        self.session_that(true)
+        self.session_that_is(Whose::Server)
     }
 
-    /// A new session that declares nothing, and writes no files.
-    pub fn reading_session(self: &Arc<Self>) -> Arc<Session> {
-        self.session_that(false)
+    /// A new session of a user.
+    pub fn session_of(self: &Arc<Self>, user: Arc<dyn User>) -> Arc<Session> {
+        self.session_that_is(Whose::Client(OnceLock::from(user)))
     }
 
-    fn session_that(self: &Arc<Self>, declares: bool) -> Arc<Session> {
+    /// A new session of a client, which may do nothing before [`Session::log_in`].
+    pub(crate) fn session_of_client(self: &Arc<Self>) -> Arc<Session> {
+        self.session_that_is(Whose::Client(OnceLock::new()))
+    }
+
+    fn session_that_is(self: &Arc<Self>, whose: Whose) -> Arc<Session> {
         let context = Arc::new(SessionContext::new_with_state(self.state.clone()));
-        let owner = self.queries.owner();
+        let owner = self.queries.owner(whose);
         context.register_udf(activity::backend_pid(owner.pid));
+        context.register_udf(activity::session_user(owner.clone()));
+        context.register_udf(activity::cancel_backend(self.queries.clone(), owner.clone()));
         Arc::new(Session {
             analytics: self.clone(),
             owner,
             context,
-            declares,
             block: Mutex::new(None),
             newest: Mutex::default(),
         })
@@ -117,9 +125,28 @@ impl Session {
         newest.iter().for_each(|query| query.cancel());
     }
 
-    /// Refuses what declares something, or writes a file, where it must not.
-    fn check_that_it_declares(&self) -> Result<(), QueryError> {
-        if self.declares { Ok(()) } else { Err(QueryError::OnlyReads) }
+    /// A client has said who it is. REQUIRES: it is called once.
+    pub(crate) fn log_in(&self, user: Arc<dyn User>) {
+        self.owner.whose.log_in(user);
+    }
+
+    /// Whether its user is there, and may be connected.
+    pub(crate) fn is_there(&self) -> bool {
+        self.owner.whose.is_there()
+    }
+
+    /// Whether its user may run statements at all.
+    pub(crate) fn check_statements(&self) -> Result<(), QueryError> {
+        self.grant(Wish::default()).map(drop)
+    }
+
+    /// Whether its user may declare something, or have a file written.
+    fn check_declaring(&self) -> Result<(), QueryError> {
+        self.grant(Wish { declares: true, ..Wish::default() }).map(drop)
+    }
+
+    fn grant(&self, wish: Wish) -> Result<Arc<Grant>, QueryError> {
+        Ok(Arc::new(Grant::of(&self.owner.whose, wish)?))
     }
 
     /// Runs a statement.
@@ -146,7 +173,7 @@ impl Session {
         };
         let (statement, to) = export::of_statement(statement)?;
         if to.is_some() {
-            self.check_that_it_declares()?;
+            self.check_declaring()?;
         }
         check_names_of(&statement)?;
         refuse_writes(&statement)?;
@@ -234,6 +261,7 @@ impl Session {
         let plan = self.context.state().statement_to_plan(query).await?;
         let mut outcome = self.execute(plan, running).await?;
         let count = file.write(&mut outcome).await?;
+        outcome.check()?;
         file.finish()?;
         let rows: ArrayRef = Arc::new(Int64Array::from(vec![count as i64]));
         let told = RecordBatch::try_from_iter([("rows", rows)]).map_err(DataFusionError::from)?;
@@ -276,7 +304,7 @@ impl Session {
                 _ => None,
             },
             ast::Statement::Drop { object_type: ast::ObjectType::Index, if_exists, names, .. } => {
-                Some(self.check_that_it_declares().and_then(|()| self.drop_indexes(names, *if_exists)))
+                Some(self.check_declaring().and_then(|()| self.drop_indexes(names, *if_exists)))
             }
             _ => None,
         }
@@ -315,7 +343,7 @@ impl Session {
         }
         *block = Some(instant);
         drop(block);
-        self.analytics.queries.begin_block(self.owner.pid, &holds);
+        self.analytics.queries.begin_block(&self.owner, &holds);
     }
 
     /// Whether a block has begun.
@@ -335,9 +363,8 @@ impl Session {
         check_plan(&plan)?;
         self.analytics.declared.make_indexes();
         let work = work_of(&plan)?;
-        if work == Work::Declares {
-            self.check_that_it_declares()?;
-        }
+        let grant = self.grant(Wish { declares: work == Work::Declares, tables: tables_of(&plan)? })?;
+        query.is_allowed(&grant);
         let explains = matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
         if let LogicalPlan::Ddl(DdlStatement::CreateIndex(statement)) = &plan {
             self.analytics.declared.create_index(statement)?;
@@ -366,7 +393,7 @@ impl Session {
             true => parts_of(keys, bits.for_each(scans_of(&plan)?, state.config().target_partitions())),
         };
         let turns = self.analytics.turns.clone();
-        let context = ScanContext { instant, query: query.clone(), turns };
+        let context = ScanContext { instant, query: query.clone(), turns, grant: grant.clone() };
         let config = state.config().clone();
         *state.config_mut() = config.with_target_partitions(parts).with_extension(Arc::new(context));
         let plan = state.optimize(&plan)?;
@@ -380,7 +407,7 @@ impl Session {
             store.until_shown(engine.newest()).await?;
         }
         let rows = execute_stream(plan, context)?;
-        Ok(Outcome { tag: "SELECT", count: None, schema: rows.schema(), rows })
+        Ok(Outcome { tag: "SELECT", count: None, schema: rows.schema(), rows, grant: Some(grant) })
     }
 
     pub(crate) fn drop_indexes(
@@ -408,15 +435,39 @@ impl Session {
         // This does not wait: a status that reveals changes that must not be shown yet is left out.
         let shown = engine.filter(|(_, newest)| store.may_show(*newest) == Ok(true));
         let statuses = shown.map_or_else(Vec::new, |(statuses, _)| statuses);
-        let shown = index::shown(&self.analytics.declared.indexes(), &statuses);
+        let mut indexes = self.analytics.declared.indexes();
+        indexes.retain(|index| self.owner.whose.may_read(keys_of_index(index)));
+        let shown = index::shown(&indexes, &statuses);
         Ok(Outcome::of("SHOW", shown.map_err(DataFusionError::from)?))
     }
 
     /// The statements that run.
     pub(crate) fn show_queries(&self) -> Result<Outcome, QueryError> {
-        let shown = activity::show(&self.analytics.queries, self.analytics.engine().as_deref())?;
+        let shown = activity::show(&self.analytics.queries, self.analytics.engine().as_deref(), &self.owner)?;
         Ok(Outcome::of("SHOW", shown))
     }
+}
+
+/// The tables over keys in a plan, with those of its subqueries.
+fn tables_of(plan: &LogicalPlan) -> Result<Vec<TableKeys>, DataFusionError> {
+    let mut tables = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        // What a rule of the planner brings in later is no table over keys, or its scan is refused.
+        if let LogicalPlan::TableScan(scan) = node
+            && let Ok(provider) = source_as_provider(&scan.source)
+        {
+            tables.extend(provider.downcast_ref::<KeyTable>().map(KeyTable::keys));
+            tables.extend(provider.downcast_ref::<Proposed>().map(Proposed::keys));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(tables)
+}
+
+/// The keys of the table of an index.
+fn keys_of_index(index: &index::TableIndex) -> TableKeys {
+    let keys = keys_of(index.declaration());
+    TableKeys { table: index.table.clone(), keys, database: index.database() }
 }
 
 /// Scans of tables in a plan, with those of its subqueries.

@@ -7,22 +7,22 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tarn_analytics::{Analytics, AnalyticsOptions, Caller, Rules, WireOptions, serve};
+use tarn_analytics::{Analytics, AnalyticsOptions, Caller, Door, Rules, User, WireOptions, serve};
 
 /// Clients may take a moment to begin.
 struct Hasty;
 
 impl Rules for Hasty {
-    fn password(&self) -> Option<Vec<u8>> {
+    fn door(&self, _: &str) -> Door {
+        Door::Open
+    }
+
+    fn refuses(&self, name: &str, _: SocketAddr, _: bool) -> Option<&'static str> {
+        (name == "other").then_some("nobody is called so")
+    }
+
+    fn enter(&self, _: &str, _: &[u8], _: SocketAddr) -> Option<Arc<dyn User>> {
         None
-    }
-
-    fn refuses(&self, user: &str, _: SocketAddr) -> Option<&'static str> {
-        (user == "other").then_some("nobody is called so")
-    }
-
-    fn lets_go_on(&self) -> bool {
-        true
     }
 
     fn connections_max(&self) -> usize {
@@ -37,7 +37,7 @@ impl Rules for Hasty {
         None
     }
 
-    fn note_wrong_password(&self, _: SocketAddr) {}
+    fn note_wrong_password(&self, _: &str, _: SocketAddr) {}
 }
 
 /// Serves two clients at a time, who may take a moment to begin; its port.
@@ -61,7 +61,7 @@ fn served() -> (tokio::runtime::Runtime, u16) {
             let stream = stream.unwrap();
             stream.set_nonblocking(true).unwrap();
             let peer = stream.peer_addr().unwrap();
-            let caller = Caller { stream, peer, refusal: None, must_encrypt: false };
+            let caller = Caller { stream, peer, is_local: true, refusal: None, must_encrypt: false };
             if callers.blocking_send(caller).is_err() {
                 return;
             }

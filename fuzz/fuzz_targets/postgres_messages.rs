@@ -2,8 +2,10 @@
 //! library reads without a panic and to the last byte.
 //!
 //! ```text
-//!  input:  | type, or 0 for a start-up message, 1 for a cancel request | size of pieces | body |
+//!  input:  | type | size of pieces | body |
 //! ```
+//!
+//! A type of 0 is a start-up message, 1 a cancel request, and 2 a password that was asked for.
 #![no_main]
 
 #[allow(dead_code)]
@@ -29,6 +31,7 @@ fuzz_target!(|input: &[u8]| {
     let kind = match kind {
         0 => Kind::Start(VERSION),
         1 => Kind::Cancel,
+        2 => Kind::Password,
         byte => Kind::Of(*byte),
     };
     let whole = fits(kind, body.chunks(body.len().max(1)));
@@ -40,7 +43,7 @@ fuzz_target!(|input: &[u8]| {
         Kind::Start(version) => (None, Some(version)),
         Kind::Cancel => (None, Some(CANCEL_CODE)),
         Kind::Of(byte) => (Some(byte), None),
-        Kind::Proof => (Some(b'p'), None),
+        Kind::Proof | Kind::Password => (Some(b'p'), None),
     };
     let length = 4 + 4 * usize::from(code.is_some()) + body.len();
     let mut message = BytesMut::new();
@@ -55,6 +58,10 @@ fuzz_target!(|input: &[u8]| {
         // The secret of a cancel request may be longer than its version says; it is the last message.
         let is_all_read = message.is_empty() || matches!(kind, Kind::Cancel);
         assert!(read.is_some() && is_all_read, "{} bytes are left", message.len());
+        if let (Kind::Password, Some(PgWireFrontendMessage::PasswordMessageFamily(answer))) = (kind, read) {
+            // What is no text is an error as well.
+            let _ = answer.into_password();
+        }
     }
 });
 

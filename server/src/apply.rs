@@ -474,7 +474,7 @@ fn too_many_clients(fit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analytics::sql::{Asked, Sql};
+    use crate::analytics::sql::{Asked, Sql, Who};
     use crate::commands;
     use crate::config::ConfigStore;
     use crate::net::caller::Caller;
@@ -489,7 +489,7 @@ mod tests {
     struct Declares(mpsc::Sender<bool>, Arc<ConfigStore>);
 
     impl Sql for Declares {
-        fn ask(&self, _: &str, _: bool) -> Box<dyn Asked> {
+        fn ask(&self, _: &str, _: Who) -> Box<dyn Asked> {
             unreachable!("nothing is asked")
         }
 

@@ -25,6 +25,46 @@ pub fn is_pattern(pattern: &[u8]) -> bool {
     pattern.iter().any(|b| b"*?[\\".contains(b))
 }
 
+/// Whether `pattern` matches every text that begins with `prefix` and ends with `suffix`, whatever stands
+/// between, if anything. Only a star takes what stands between: so it is false for some patterns that match
+/// them all the same, such as `[ab]*` with `[^ab]*` beside it, or `*?` without a suffix. It is never true
+/// where one of the texts does not match, but for the empty text, which `*` means as well here
+/// ([`is_everything`]).
+pub fn covers(pattern: &[u8], prefix: &[u8], suffix: &[u8]) -> bool {
+    if prefix.is_empty() && suffix.is_empty() {
+        return is_everything(pattern);
+    }
+    // As `run`, over a text that has what stands between as one token, `None`.
+    let token = |at: usize| match at.checked_sub(prefix.len()) {
+        None => Some(prefix[at]),
+        Some(0) => None,
+        Some(behind) => Some(suffix[behind - 1]),
+    };
+    let (mut p, mut t) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while t <= prefix.len() + suffix.len() {
+        if pattern.get(p) == Some(&b'*') {
+            p += 1;
+            retry = Some((p, t + 1));
+            continue;
+        }
+        if p < pattern.len()
+            && let Some(byte) = token(t)
+        {
+            let (hit, width) = match_byte(&pattern[p..], byte, false);
+            if hit {
+                p += width;
+                t += 1;
+                continue;
+            }
+        }
+        let Some((after_star, from)) = retry else { return false };
+        (p, t) = (after_star, from);
+        retry = Some((after_star, from + 1));
+    }
+    pattern[p..].iter().all(|&b| b == b'*')
+}
+
 fn run(pattern: &[u8], text: &[u8], fold: bool) -> bool {
     // Redis lets nothing but the empty pattern match the empty text, not even `*`.
     if text.is_empty() {
@@ -164,5 +204,78 @@ mod tests {
     fn many_stars_do_not_take_for_ever() {
         let pattern = "a*".repeat(40) + "b";
         assert!(!matches(pattern.as_bytes(), &[b'a'; 20_000]));
+    }
+
+    /// Up to `len` of these tokens in a row, nothing among them.
+    fn rows_of(tokens: &[&str], len: usize) -> Vec<String> {
+        let mut all = vec![String::new()];
+        let mut newest = all.clone();
+        for _ in 0..len {
+            newest =
+                newest.iter().flat_map(|row| tokens.iter().map(move |token| row.clone() + token)).collect();
+            all.extend_from_slice(&newest);
+        }
+        all
+    }
+
+    #[test]
+    fn a_pattern_that_covers_a_table_matches_each_of_its_keys() {
+        let ends = rows_of(&["a", "b"], 2);
+        let between = rows_of(&["a", "b", "c"], 3);
+        let mut covered = 0;
+        for pattern in rows_of(&["a", "b", "*", "?", "[ab]", "[^a]", "\\a"], 4) {
+            // Such a star takes what no other token takes, so here it is known which ones cover.
+            let is_plain = !pattern.contains(['?', '[', '\\']);
+            for (prefix, suffix) in
+                ends.iter().flat_map(|prefix| ends.iter().map(move |suffix| (prefix, suffix)))
+            {
+                if prefix.is_empty() && suffix.is_empty() {
+                    continue;
+                }
+                let covers = covers(pattern.as_bytes(), prefix.as_bytes(), suffix.as_bytes());
+                if !covers && !is_plain {
+                    continue;
+                }
+                let matches =
+                    |part: &String| matches(pattern.as_bytes(), format!("{prefix}{part}{suffix}").as_bytes());
+                assert_eq!(covers, between.iter().all(matches), "{pattern} for {prefix}*{suffix}");
+                covered += usize::from(covers);
+            }
+        }
+        assert!(covered > 1000, "{covered} are too few to mean something");
+    }
+
+    #[test]
+    fn patterns_of_rules_cover_tables_below_them() {
+        for (pattern, prefix, suffix, covers_it) in [
+            ("flight:*", "flight:", "", true),
+            ("flight:*", "flight:eu:", ":x", true),
+            ("flight:*", "flight", "", false),
+            ("flight:*", "fl", "ght:1", false),
+            ("f*t:*", "flight:", "", true),
+            ("*:x", "flight:", ":x", true),
+            ("*:x", "flight:", "x", false),
+            ("flight:?*", "flight:", "", false),
+            ("flight:[0-9]*", "flight:1", "", true),
+            ("flight:[0-9]*", "flight:", "", false),
+            ("flight:1", "flight:", "", false),
+            ("f*", "", "f", false),
+            ("**", "f", "", true),
+            ("*", "", "", true),
+            ("**", "", "", false),
+            ("?*", "", "", false),
+            ("", "", "", false),
+            ("", "a", "", false),
+            ("[", "a", "", false),
+            ("a[*", "a", "", false),
+            ("a\\*", "a", "", false),
+            ("a\\**", "a*", "", true),
+        ] {
+            assert_eq!(
+                covers(pattern.as_bytes(), prefix.as_bytes(), suffix.as_bytes()),
+                covers_it,
+                "{pattern} {prefix}*{suffix}"
+            );
+        }
     }
 }

@@ -6,6 +6,8 @@ mod ask;
 mod backup;
 mod daemon;
 mod export;
+#[cfg(feature = "sql")]
+mod guest;
 mod import;
 mod lab;
 mod log;

@@ -1,6 +1,7 @@
 //! SQL beside the server: the thread that talks to clients of PostgreSQL's protocol, if there is a port for
 //! them, and answers the commands `SQL` and `FT.*`. Statements have threads of their own.
 
+use crate::guest::{Guest, client_at_port};
 use crate::search::Seeker;
 use std::io;
 use std::net::SocketAddr;
@@ -9,14 +10,14 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tarn_analytics::{
-    Analytics, AnalyticsOptions, Caller, Changes, Identity, QueryError, Rules, Search, Value, WireOptions,
-    sqlstate,
+    Analytics, AnalyticsOptions, Caller, Changes, Door, Identity, QueryError, Rules, Search, User, Value,
+    WireOptions, sqlstate,
 };
 pub(crate) use tarn_analytics::{DECLARATION_FILES, parquet_of, runs_apart};
 use tarn_engine::record::Lsn;
 use tarn_server::Services;
-use tarn_server::acl::{Context, DEFAULT, Door, Reason};
-use tarn_server::analytics::sql::{Answer, Asked, Cell};
+use tarn_server::acl::{self, Context, Reason};
+use tarn_server::analytics::sql::{Answer, Asked, Cell, Who};
 use tarn_server::config::Config;
 use tarn_server::net::address::Address;
 use tarn_server::net::caller;
@@ -91,6 +92,7 @@ impl Sql {
         server.set_sql(Arc::new(Asker {
             handle: self.runtime.handle().clone(),
             analytics: self.analytics.clone(),
+            server: Arc::downgrade(server),
             callers,
         }));
         server.set_search(Arc::new(Seeker { handle: self.runtime.handle().clone(), search: self.search }));
@@ -140,54 +142,32 @@ impl Changes for Changing {
 /// The current values of the configuration.
 struct Settings(Arc<Services>);
 
-/// Nobody comes in.
-const SHUT: &str = "SQL takes the user default alone, which is off, or may not do everything, or has another \
-                    password than requirepass";
-/// Another user does not.
-const OTHER_USER: &str = "SQL takes the user default alone; it has no other users of ACL yet";
-
-impl Settings {
-    /// The way in. Statements reach every key, and SCRAM needs more than the hash of a password.
-    fn door(&self) -> (Door, Vec<u8>) {
-        let password = self.0.config.snapshot().requirepass.clone();
-        (self.0.acl.door(&password), password)
-    }
-}
-
-/// A password that nobody knows.
-fn nobody() -> Vec<u8> {
-    let parts = rand::random::<[u64; 4]>();
-    parts.map(|part| format!("{part:016x}")).concat().into_bytes()
-}
+/// Why a password is not asked for.
+const UNENCRYPTED: &str = "the server keeps the SHA-256 of this user's password alone, so the password \
+    has to be sent, and nothing encrypts it here: connect with sslmode=require, for which the server \
+    needs tls-cert-file and tls-key-file, or from the server's own machine";
 
 impl Rules for Settings {
-    fn password(&self) -> Option<Vec<u8>> {
-        match self.door() {
-            (Door::Open, _) => None,
-            (Door::Password, password) => Some(password),
-            // It was shut this moment.
-            (Door::Shut, _) => Some(nobody()),
+    fn door(&self, name: &str) -> Door {
+        let requirepass = self.0.config.snapshot().requirepass.clone();
+        match self.0.acl.door(name.as_bytes(), &requirepass) {
+            acl::Door::Open => Door::Open,
+            acl::Door::Challenge => Door::Challenge(requirepass),
+            acl::Door::Password => Door::Password,
         }
     }
 
-    fn refuses(&self, user: &str, peer: SocketAddr) -> Option<&'static str> {
-        let is_default = user.as_bytes() == DEFAULT;
-        let why = match self.door().0 {
-            Door::Shut => SHUT,
-            // Whether there is such a user is not told to who does not know the password.
-            Door::Password if !is_default => OTHER_USER,
-            // All are the user default here, and who names another one is not.
-            Door::Open if !is_default && self.0.acl.user(user.as_bytes()).is_some() => OTHER_USER,
-            Door::Open | Door::Password => return None,
-        };
-        let named = (&b"SQL"[..], user.as_bytes());
-        let (now_ms, client) = (self.0.clock.unix_ms(), format!("addr={peer}"));
-        self.0.acl.log.push(now_ms, Reason::Auth, Context::TopLevel, named, client);
-        Some(why)
+    fn refuses(&self, name: &str, peer: SocketAddr, is_private: bool) -> Option<&'static str> {
+        if is_private || self.door(name) != Door::Password {
+            return None;
+        }
+        self.note_refused(name, peer);
+        Some(UNENCRYPTED)
     }
 
-    fn lets_go_on(&self) -> bool {
-        self.0.acl.default_may_do_everything()
+    fn enter(&self, name: &str, password: &[u8], peer: SocketAddr) -> Option<Arc<dyn User>> {
+        let user = self.0.acl.enter(name.as_bytes(), password)?;
+        Some(Arc::new(Guest::of_port(self.0.clone(), &user, peer)))
     }
 
     fn connections_max(&self) -> usize {
@@ -203,7 +183,8 @@ impl Rules for Settings {
         (seconds > 0).then(|| Duration::from_secs(seconds))
     }
 
-    fn note_wrong_password(&self, peer: SocketAddr) {
+    fn note_wrong_password(&self, name: &str, peer: SocketAddr) {
+        self.note_refused(name, peer);
         // The connection ends in any case.
         self.0.attempts.note_wrong(&Address::Tcp(peer), Service::Sql);
     }
@@ -222,6 +203,14 @@ impl Rules for Settings {
     }
 }
 
+impl Settings {
+    /// Notes a client that did not come in.
+    fn note_refused(&self, name: &str, peer: SocketAddr) {
+        let (now_ms, named) = (self.0.clock.unix_ms(), (&b"SQL"[..], name.as_bytes()));
+        self.0.acl.log.push(now_ms, Reason::Auth, Context::TopLevel, named, client_at_port(peer, name));
+    }
+}
+
 /// The most bytes of an answer to the command `SQL`, which is one reply.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
@@ -229,24 +218,28 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 struct Asker {
     handle: Handle,
     analytics: Arc<Analytics>,
+    /// It has this.
+    server: Weak<Services>,
     callers: mpsc::Sender<Caller>,
 }
 
 impl tarn_server::analytics::sql::Sql for Asker {
     fn talk_to(&self, caller: caller::Caller) {
         let caller::Caller { stream, peer, refusal, must_encrypt } = caller;
+        let is_local = peer.is_local();
         let Some(peer) = peer.tcp() else { return };
         // The acceptor has seen that there is room. Behind a proxy others may have come first: it is closed.
-        let _ = self.callers.try_send(Caller { stream, peer, refusal, must_encrypt });
+        let _ = self.callers.try_send(Caller { stream, peer, is_local, refusal, must_encrypt });
     }
 
-    fn ask(&self, statement: &str, declares: bool) -> Box<dyn Asked> {
-        let session = match declares {
-            true => self.analytics.session(),
-            false => self.analytics.reading_session(),
-        };
-        let statement = statement.to_owned();
+    fn ask(&self, statement: &str, who: Who) -> Box<dyn Asked> {
+        let (statement, analytics, server) =
+            (statement.to_owned(), self.analytics.clone(), self.server.clone());
         let answering = self.handle.spawn(async move {
+            // Without a server nobody waits for the answer.
+            let server = server.upgrade().ok_or(QueryError::Cancelled)?;
+            let Who { name, id, client } = who;
+            let session = analytics.session_of(Arc::new(Guest::of_request(server, name, id, client)));
             let outcome = session.run(&statement, None).await?;
             let (columns, rows) = outcome.collect(ANSWER_BYTES_MAX).await?;
             let rows = rows.into_iter().map(|row| row.into_iter().map(cell_of).collect()).collect();

@@ -323,7 +323,6 @@ fn all_data_at_once_are_for_who_may_use_every_key() {
         ("DEBUG RELOAD", "debug"),
         ("DEBUG POPULATE 3 other", "debug"),
         ("BACKUP there", "backup"),
-        ("SQL \"SELECT * FROM keyspace.strings\"", "sql"),
         ("FT.CREATE i PREFIX 1 other SCHEMA f TEXT", "ft.create"),
         ("FT.SEARCH i *", "ft.search"),
         ("FT._LIST", "ft._list"),
@@ -333,7 +332,7 @@ fn all_data_at_once_are_for_who_may_use_every_key() {
     // With other databases out of reach, also with the right to every key.
     assert_eq!(scene.admin.ask("ACL SETUSER u allkeys db=0"), "+OK");
     let no_database = "-NOPERM No permissions to access database";
-    for request in ["MONITOR", "BACKUP there", "SQL \"SELECT 1\"", "FLUSHALL"] {
+    for request in ["MONITOR", "BACKUP there", "FLUSHALL"] {
         scene.tries(&[request], no_database, ["database", "toplevel", "0"]);
     }
     for (request, db) in

@@ -115,6 +115,35 @@ fn who_must_show_a_certificate_must_encrypt() {
     assert!(said.contains("sql-tls-auth-clients"), "{said}");
 }
 
+/// The server knows the SHA-256 of such a password alone.
+#[test]
+fn a_password_that_is_sent_is_asked_for_where_nobody_on_the_way_reads_it() {
+    let (folder, port) = (Folder::new(), free_port());
+    issue(&folder.path(""));
+    let running = encrypting(&folder, port);
+    let mut client = running.connect();
+    assert_eq!(client.ask("ACL SETUSER alice on >s3cret +sql"), "+OK");
+    let encrypted = format!("{} user=alice", trusting(&folder.path("certificate.pem")));
+    assert_eq!(psql(port, &encrypted), "1\n");
+    assert_eq!(psql(port, "sslmode=disable user=alice"), "1\n");
+    // A proxy that says nothing may be in front, so the client may be on any machine.
+    assert_eq!(client.ask("CONFIG SET protected-mode no trust-local-clients no"), "+OK");
+    assert_eq!(psql(port, &encrypted), "1\n");
+    assert_eq!(client.ask("ACL LOG RESET"), "+OK");
+    let said = psql(port, "sslmode=disable user=alice");
+    assert!(said.contains("FATAL:") && said.contains("connect with sslmode=require"), "{said}");
+    let log = client.whole("ACL LOG 1");
+    assert!(log.contains("$reason $auth ") && log.contains("$object $SQL $username $alice "), "{log}");
+    // The password of `requirepass` need not be sent.
+    assert_eq!(client.ask("CONFIG SET requirepass s3cret"), "+OK");
+    assert_eq!(psql(port, "sslmode=disable"), "1\n");
+    // Encryption is asked for first.
+    assert_eq!(client.ask("CONFIG SET trust-local-clients yes tls-required all"), "+OK");
+    let said = psql(port, "sslmode=disable user=alice");
+    assert!(said.contains("FATAL:  connections must be encrypted"), "{said}");
+    assert_eq!(psql(port, &encrypted), "1\n");
+}
+
 #[test]
 fn without_a_certificate_nobody_is_encrypted() {
     let port = free_port();

@@ -19,6 +19,7 @@ use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use tarn_engine::{END, Engine, Entry};
 
 use crate::error::QueryError;
+use crate::rights::{Keys, TableKeys};
 use crate::statement::instant::{Needs, Planned};
 use crate::statement::query::Query;
 use crate::statement::scan_context::ScanContext;
@@ -60,12 +61,21 @@ impl TableFunctionImpl for Infer {
 
 /// The row of such a call.
 #[derive(Debug)]
-struct Proposed {
+pub(crate) struct Proposed {
     store: Arc<StoreHandle>,
     text: String,
     pattern: Pattern,
     database: u8,
     schema: SchemaRef,
+}
+
+impl Proposed {
+    /// The keys that it takes its sample of.
+    pub(crate) fn keys(&self) -> TableKeys {
+        let (prefix, suffix) = self.pattern.ends();
+        let keys = Keys::Between(prefix.into(), suffix.into());
+        TableKeys { table: "infer".to_owned(), keys, database: self.database }
+    }
 }
 
 #[async_trait]
@@ -86,7 +96,8 @@ impl TableProvider for Proposed {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let engine = self.store.engine().ok_or(QueryError::Loading)?;
-        let ScanContext { instant, query, .. } = &*ScanContext::of(state)?;
+        let ScanContext { instant, query, grant, .. } = &*ScanContext::of(state)?;
+        grant.scan(self.keys()).map_err(QueryError::from)?;
         let sampler = Sampler {
             engine,
             planned: Arc::new(instant.plan(self.database, Needs::Walk((0, 1)))),

@@ -1,4 +1,4 @@
-//! The schema `keyspace`: tables over all keys, which need no declaration.
+//! The schema `keyspace`: tables over all keys that a user may read, which need no declaration.
 
 use std::sync::Arc;
 
@@ -93,7 +93,8 @@ impl SchemaProvider for Keyspace {
             database: 0,
             strict: false,
         };
-        Ok(Some(Arc::new(KeyTable::new(name.to_owned(), Arc::new(declaration), self.0.clone()))))
+        let table = KeyTable::new(name.to_owned(), Arc::new(declaration), self.0.clone());
+        Ok(Some(Arc::new(table.of_visible_keys())))
     }
 
     fn table_exist(&self, name: &str) -> bool {

@@ -1,7 +1,7 @@
 //! The schemas that a session sees: declared tables (`public`), all keys (`keyspace`) and `pg_catalog`; and
 //! the functions and settings that clients of PostgreSQL ask for, and a function of distances.
 //!
-//! It imports `plan`, `statement`, `table`, `json` and `error`.
+//! It imports `plan`, `statement`, `rights`, `table`, `json` and `error`.
 
 pub(crate) mod declared;
 mod distance;

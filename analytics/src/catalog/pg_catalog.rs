@@ -8,15 +8,18 @@ use async_trait::async_trait;
 use datafusion::arrow::array::{
     ArrayRef, Int32Array, RecordBatch, StringArray, TimestampNanosecondArray, new_null_array,
 };
-use datafusion::arrow::datatypes::DataType;
-use datafusion::catalog::{MemTable, SchemaProvider, TableProvider};
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::catalog::{MemTable, SchemaProvider, Session, TableProvider};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::datasource::{ViewTable, provider_as_source};
-use datafusion::logical_expr::LogicalPlanBuilder;
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, TableType};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{ident, lit};
 
 use crate::catalog::settings::DATABASE;
+use crate::statement::activity::Texts;
 use crate::statement::query::{Queries, Query};
+use crate::statement::scan_context::ScanContext;
 
 /// The table of statements that run.
 const ACTIVITY: &str = "pg_stat_activity";
@@ -48,7 +51,7 @@ impl SchemaProvider for System {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         if name == ACTIVITY {
-            return Ok(Some(activity(&self.1)?));
+            return Ok(Some(Arc::new(Activity::of(self.1.clone())?)));
         }
         let Some(table) = self.0.table(name).await? else { return Ok(None) };
         Ok(Some(match name {
@@ -63,9 +66,52 @@ impl SchemaProvider for System {
     }
 }
 
-/// The statements that run, as `pg_stat_activity` has them.
-fn activity(queries: &Queries) -> Result<Arc<dyn TableProvider>> {
-    let running = queries.running();
+/// `pg_stat_activity`: the statements that run when it is read, with the texts that its reader may know.
+struct Activity {
+    queries: Arc<Queries>,
+    schema: SchemaRef,
+}
+
+impl Activity {
+    fn of(queries: Arc<Queries>) -> Result<Activity> {
+        let schema = rows_of(&[], &|_| String::new())?.schema();
+        Ok(Activity { queries, schema })
+    }
+}
+
+impl fmt::Debug for Activity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(ACTIVITY)
+    }
+}
+
+#[async_trait]
+impl TableProvider for Activity {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let context = ScanContext::of(state)?;
+        let texts = Texts::for_user_of(context.query.owner());
+        let rows = rows_of(&self.queries.running(), &|query| texts.of(query))?;
+        let table = MemTable::try_new(self.schema.clone(), vec![vec![rows]])?;
+        table.scan(state, projection, filters, limit).await
+    }
+}
+
+/// Statements as rows, each with the text that `text` gives it.
+fn rows_of(running: &[Arc<Query>], text: &dyn Fn(&Query) -> String) -> Result<RecordBatch> {
     let texts = |of: &dyn Fn(&Query) -> Option<String>| -> ArrayRef {
         Arc::new(running.iter().map(|query| of(query)).collect::<StringArray>())
     };
@@ -85,7 +131,7 @@ fn activity(queries: &Queries) -> Result<Arc<dyn TableProvider>> {
         ("pid", pids),
         ("leader_pid", new_null_array(&DataType::Int32, running.len())),
         ("usesysid", zeros),
-        ("usename", texts(&|_| Some("default".to_owned()))),
+        ("usename", texts(&|query| Some(query.owner().whose.name().unwrap_or("default").to_owned()))),
         ("application_name", texts(&|_| Some(String::new()))),
         ("client_addr", none()),
         ("client_hostname", none()),
@@ -100,13 +146,12 @@ fn activity(queries: &Queries) -> Result<Arc<dyn TableProvider>> {
         ("backend_xid", none()),
         ("backend_xmin", none()),
         ("query_id", new_null_array(&DataType::Int64, running.len())),
-        ("query", texts(&|query| Some(query.sql.clone()))),
+        ("query", texts(&|query| Some(text(query)))),
         ("backend_type", texts(&|_| Some("client backend".to_owned()))),
     ];
-    let rows = RecordBatch::try_from_iter_with_nullable(
+    Ok(RecordBatch::try_from_iter_with_nullable(
         columns.into_iter().map(|(name, column)| (name, column, true)),
-    )?;
-    Ok(Arc::new(MemTable::try_new(rows.schema(), vec![vec![rows]])?))
+    )?)
 }
 
 fn classes(table: &Arc<dyn TableProvider>) -> Result<Arc<dyn TableProvider>> {

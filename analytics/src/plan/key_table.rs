@@ -15,6 +15,7 @@ use crate::error::QueryError;
 use crate::plan::access::Access;
 use crate::plan::estimate;
 use crate::plan::scan::{KeyScan, Wanted};
+use crate::rights::{Keys, TableKeys};
 use crate::statement::scan_context::ScanContext;
 use crate::statement::store::StoreHandle;
 use crate::table::condition::{all_of, asked_by};
@@ -27,18 +28,32 @@ pub(crate) struct KeyTable {
     declaration: Arc<Declaration>,
     indexes: Arc<[Arc<TableIndex>]>,
     store: Arc<StoreHandle>,
+    /// Whether it leaves out keys that the user of a statement must not read. Others are not read at all by
+    /// who must not read all of their keys.
+    leaves_out: bool,
 }
 
 impl KeyTable {
     /// A table of this name, of the keys of a store.
     pub(crate) fn new(name: String, declaration: Arc<Declaration>, store: Arc<StoreHandle>) -> KeyTable {
-        KeyTable { name, declaration, indexes: Arc::new([]), store }
+        KeyTable { name, declaration, indexes: Arc::new([]), store, leaves_out: false }
+    }
+
+    /// The same table, but of those of its keys that the user of a statement may read.
+    pub(crate) fn of_visible_keys(self) -> KeyTable {
+        KeyTable { leaves_out: true, ..self }
     }
 
     /// The same table, with these indexes.
     pub(crate) fn with_indexes(&self, indexes: Vec<Arc<TableIndex>>) -> KeyTable {
         let (name, declaration, store) = (self.name.clone(), self.declaration.clone(), self.store.clone());
-        KeyTable { name, declaration, indexes: indexes.into(), store }
+        KeyTable { name, declaration, indexes: indexes.into(), store, leaves_out: self.leaves_out }
+    }
+
+    /// Its keys, as rights are about them.
+    pub(crate) fn keys(&self) -> TableKeys {
+        let keys = if self.leaves_out { Keys::Visible } else { keys_of(&self.declaration) };
+        TableKeys { table: self.name.clone(), keys, database: self.declaration.database }
     }
 
     /// Its indexes.
@@ -57,6 +72,12 @@ impl KeyTable {
     pub(crate) fn declaration(&self) -> &Arc<Declaration> {
         &self.declaration
     }
+}
+
+/// All keys of a declaration.
+pub(crate) fn keys_of(declaration: &Declaration) -> Keys {
+    let (prefix, suffix) = declaration.pattern.ends();
+    Keys::Between(prefix.into(), suffix.into())
 }
 
 impl fmt::Debug for KeyTable {
@@ -84,6 +105,7 @@ impl TableProvider for KeyTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let engine = self.store.engine().ok_or(QueryError::Loading)?;
         let context = ScanContext::of(state)?;
+        let visible = context.grant.scan(self.keys()).map_err(QueryError::from)?;
         let all = || (0..self.declaration.sources.len()).collect();
         let projection = projection.cloned().unwrap_or_else(all);
         let declaration = self.declaration.clone();
@@ -94,7 +116,7 @@ impl TableProvider for KeyTable {
             access = Access::of(&declaration, &conditions, &[], &engine, threads);
         }
         let (table, indexes) = (self.name.clone(), self.indexes.clone());
-        let wanted = Wanted { table, declaration, projection, conditions, limit, access, indexes };
+        let wanted = Wanted { table, declaration, visible, projection, conditions, limit, access, indexes };
         Ok(Arc::new(KeyScan::new(engine, &context, wanted)?))
     }
 

@@ -5,7 +5,7 @@
 //!   rules:     ByIndex (ORDER BY … LIMIT in index order), Extremes (MIN, MAX at the ends of an index)
 //! ```
 //!
-//! It imports `statement`, `table` and `error`.
+//! It imports `statement`, `rights`, `table` and `error`.
 
 pub(crate) mod access;
 pub(crate) mod by_index;

@@ -27,6 +27,7 @@ use crate::error::QueryError;
 use crate::plan::access::{Access, Lookup};
 use crate::plan::estimate;
 use crate::plan::scan_stats::ScanStats;
+use crate::rights::VisibleKeys;
 use crate::statement::constants::new_turn;
 use crate::statement::instant::{Needs, Planned, Reading};
 use crate::statement::query::Query;
@@ -53,6 +54,8 @@ pub(crate) struct Wanted {
     pub table: String,
     /// Its declaration.
     pub declaration: Arc<Declaration>,
+    /// The keys that have rows; `None`: all of the table.
+    pub visible: Option<VisibleKeys>,
     /// Its columns, by number.
     pub projection: Vec<usize>,
     /// The conditions that its rows must meet.
@@ -99,7 +102,7 @@ pub(crate) struct KeyScan {
 impl KeyScan {
     /// A scan that has been planned for the instant of a statement.
     pub(crate) fn new(engine: Arc<Engine>, context: &ScanContext, wanted: Wanted) -> Result<KeyScan> {
-        let ScanContext { instant, query, turns } = context;
+        let ScanContext { instant, query, turns, .. } = context;
         let schema = Arc::new(wanted.declaration.schema.project(&wanted.projection)?);
         let needs = wanted.access.needs();
         let database = wanted.declaration.database;
@@ -207,8 +210,9 @@ impl ExecutionPlan for KeyScan {
         let counted = ScanStats::new(&self.metrics, partition, &self.query);
         let batches = stream::once(async move {
             let reading = planned.read(&engine).await?;
-            let Wanted { declaration, projection, conditions, .. } = &wanted;
-            let rows = Rows::new(declaration.clone(), projection, conditions, schema, reading.now, batch);
+            let Wanted { declaration, visible, projection, conditions, .. } = &wanted;
+            let rows = Rows::new(declaration.clone(), projection, conditions, schema, reading.now, batch)
+                .of_visible(visible.clone());
             let scan = Scan::new(reading, planned, query, wanted, rows, metrics, counted)?;
             let batches = stream::try_unfold((scan, engine, turns), |(mut scan, engine, turns)| async move {
                 loop {
@@ -242,6 +246,10 @@ impl ExecutionPlan for KeyScan {
     ) -> Result<Arc<Statistics>> {
         let parts = if arguments.partition().is_some() { self.planned.len() } else { 1 };
         let mut statistics = Statistics::new_unknown(&self.schema);
+        if self.wanted.visible.is_some() {
+            // The estimate counts keys that are left out, and `EXPLAIN VERBOSE` shows it.
+            return Ok(Arc::new(statistics));
+        }
         statistics.num_rows = Precision::Inexact(self.rows.div_ceil(parts));
         statistics.calculate_total_byte_size(&self.schema);
         Ok(Arc::new(statistics))

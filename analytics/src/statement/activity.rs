@@ -13,7 +13,36 @@ use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf}
 use tarn_engine::Engine;
 
 use crate::error::QueryError;
-use crate::statement::query::Queries;
+use crate::rights::Whose;
+use crate::statement::query::{Owner, Queries, Query};
+
+/// The text of a statement that the user who looks must not know, as PostgreSQL has it.
+const HIDDEN: &str = "<insufficient privilege>";
+
+/// Shows the texts of statements to a user.
+pub(crate) struct Texts<'w> {
+    whose: &'w Whose,
+    shows_all: bool,
+}
+
+impl Texts<'_> {
+    /// To the user of this session.
+    pub(crate) fn for_user_of(owner: &Owner) -> Texts<'_> {
+        Texts { whose: &owner.whose, shows_all: owner.whose.may_watch() }
+    }
+
+    /// The text of a statement of this session.
+    fn shown(&self, owner: &Owner, text: &str) -> String {
+        let shows = self.shows_all || self.whose.is_same_as(&owner.whose);
+        let text = if shows { text } else { HIDDEN };
+        text.to_owned()
+    }
+
+    /// The text of a statement that runs.
+    pub(crate) fn of(&self, query: &Query) -> String {
+        self.shown(query.owner(), &query.sql)
+    }
+}
 
 /// A row of `SHOW QUERIES`.
 struct Shown {
@@ -30,7 +59,7 @@ struct Shown {
 }
 
 /// The statements that run, the oldest first, then the blocks in which none does.
-fn shown(queries: &Queries) -> Vec<Shown> {
+fn shown(queries: &Queries, texts: &Texts<'_>) -> Vec<Shown> {
     let running = queries.running();
     let mut shown: Vec<Shown> = running
         .iter()
@@ -46,26 +75,30 @@ fn shown(queries: &Queries) -> Vec<Shown> {
             progress_percent: query.progress().map(|share| (share * 1000.0).floor() / 10.0),
             rows: query.rows() as i64,
             views: query.views(),
-            query: query.sql.clone(),
+            query: texts.of(query),
         })
         .collect();
     let is_idle = |pid| !running.iter().any(|query| query.pid() == pid && !query.is_cursor());
-    shown.extend(queries.blocks().into_iter().filter(|block| is_idle(block.pid)).map(|block| Shown {
-        pid: block.pid.into(),
+    shown.extend(queries.blocks().into_iter().filter(|block| is_idle(block.pid())).map(|block| Shown {
+        pid: block.pid().into(),
         id: None,
         state: "idle in block",
         age_ms: block.began.elapsed().as_secs_f64() * 1e3,
         progress_percent: None,
         rows: 0,
         views: block.holds.views(),
-        query: block.newest,
+        query: texts.shown(block.owner(), &block.newest),
     }));
     shown
 }
 
-/// The rows of `SHOW QUERIES`. Looks at what is kept, if anything is: a moment for each segment.
-pub(crate) fn show(queries: &Queries, engine: Option<&Engine>) -> Result<RecordBatch, QueryError> {
-    let shown = shown(queries);
+/// The rows of `SHOW QUERIES` in a session. Looks at what is kept, if anything is: a moment for each segment.
+pub(crate) fn show(
+    queries: &Queries,
+    engine: Option<&Engine>,
+    owner: &Owner,
+) -> Result<RecordBatch, QueryError> {
+    let shown = shown(queries, &Texts::for_user_of(owner));
     let masks: Vec<u64> = shown.iter().map(|row| row.views).collect();
     let kept = engine.map_or_else(|| vec![0; masks.len()], |engine| engine.views().kept_for(&masks));
     let pids: Int64Array = shown.iter().map(|row| Some(row.pid)).collect();
@@ -89,13 +122,18 @@ pub(crate) fn show(queries: &Queries, engine: Option<&Engine>) -> Result<RecordB
     Ok(RecordBatch::try_from_iter_with_nullable(columns).map_err(DataFusionError::from)?)
 }
 
-/// `pg_cancel_backend(pid)`: stops the statement of a session, and says whether there was one.
-pub(crate) fn cancel_backend(queries: Arc<Queries>) -> ScalarUDF {
+/// `pg_cancel_backend(pid)`, as a session calls it: stops the statement of a session, and says whether there
+/// was one.
+pub(crate) fn cancel_backend(queries: Arc<Queries>, owner: Arc<Owner>) -> ScalarUDF {
     let cancel = move |arguments: &[ColumnarValue]| {
         let arrays = ColumnarValue::values_to_arrays(arguments)?;
         let pids = arrays[0].as_primitive::<Int64Type>();
-        let cancel = |pid: i64| i32::try_from(pid).is_ok_and(|pid| queries.cancel(pid));
-        let answers: BooleanArray = pids.iter().map(|pid| pid.map(cancel)).collect();
+        let cancel = |pid: i64| match i32::try_from(pid) {
+            Ok(pid) => queries.cancel(pid, &owner.whose).map_err(QueryError::from),
+            Err(_) => Ok(false),
+        };
+        let answers: BooleanArray =
+            pids.iter().map(|pid| pid.map(cancel).transpose()).collect::<Result<_, QueryError>>()?;
         match arguments[0] {
             ColumnarValue::Scalar(_) => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&answers, 0)?)),
             ColumnarValue::Array(_) => Ok(ColumnarValue::Array(Arc::new(answers) as Arc<dyn Array>)),
@@ -109,6 +147,15 @@ pub(crate) fn cancel_backend(queries: Arc<Queries>) -> ScalarUDF {
         Volatility::Volatile,
         Arc::new(cancel),
     )
+}
+
+/// `session_user`: the name of the user of the session that asks.
+pub(crate) fn session_user(owner: Arc<Owner>) -> ScalarUDF {
+    let answer = move |_: &[ColumnarValue]| {
+        let name = owner.whose.name().unwrap_or("default");
+        Ok(ColumnarValue::Scalar(ScalarValue::from(name)))
+    };
+    create_udf("session_user", Vec::new(), DataType::Utf8, Volatility::Stable, Arc::new(answer))
 }
 
 /// `pg_backend_pid()`: the number of the session that asks.

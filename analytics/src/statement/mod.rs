@@ -1,6 +1,6 @@
 //! A running statement: the store and the instant that it reads, its progress and cancellation, its outcome.
 //!
-//! It imports `table` and `error`.
+//! It imports `rights`, `table` and `error`.
 
 pub(crate) mod activity;
 pub(crate) mod constants;

@@ -7,6 +7,8 @@ use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 
+use crate::rights::{Denied, Grant};
+
 /// The outcome of a statement.
 pub struct Outcome {
     /// The command tag: `SELECT`, `CREATE TABLE` and so on.
@@ -17,6 +19,8 @@ pub struct Outcome {
     pub schema: SchemaRef,
     /// The rows, each batch made when it is polled.
     pub rows: SendableRecordBatchStream,
+    /// The right to the rows, which may end before they do; `None`: they show no keys.
+    pub(crate) grant: Option<Arc<Grant>>,
 }
 
 impl Outcome {
@@ -29,7 +33,13 @@ impl Outcome {
             count: None,
             rows: Box::pin(RecordBatchStreamAdapter::new(schema.clone(), rows)),
             schema,
+            grant: None,
         }
+    }
+
+    /// Whether the rows may be shown still.
+    pub(crate) fn check(&self) -> Result<(), Denied> {
+        self.grant.as_ref().map_or(Ok(()), |grant| grant.check())
     }
 
     /// An outcome without rows and columns.

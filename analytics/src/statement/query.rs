@@ -10,13 +10,19 @@ use tarn_engine::lock::Mutex;
 use tokio::sync::Notify;
 
 use crate::error::QueryError;
+use crate::rights::{Denied, Grant, Whose};
 use crate::statement::instant::Holds;
+
+/// How often a statement that runs is looked at by the rights of its user, besides where it scans.
+const RIGHTS_LOOK: Duration = Duration::from_secs(1);
 
 /// The owner of statements: the part of a session that its statements know.
 #[derive(Debug, Default)]
 pub(crate) struct Owner {
     /// The number by which its statements are cancelled.
     pub pid: i32,
+    /// Whose session it is.
+    pub whose: Whose,
     /// Values that could not be read in statements that have ended, and that were not reported yet.
     unreadable: AtomicU64,
 }
@@ -51,6 +57,8 @@ pub struct Query {
     timeout: Option<Duration>,
     /// The views that it reads through, once it has been planned.
     holds: OnceLock<Arc<Holds>>,
+    /// The right to it, once it has been planned.
+    grant: OnceLock<Arc<Grant>>,
     fetching: Fetching,
     /// Scans of tables that it has.
     scans: AtomicU64,
@@ -66,6 +74,11 @@ pub struct Query {
 }
 
 impl Query {
+    /// The session that asks.
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
     /// The session that asks, by the number that `pg_cancel_backend` takes.
     pub fn pid(&self) -> i32 {
         self.owner.pid
@@ -140,6 +153,11 @@ impl Query {
         let _ = self.holds.set(holds.clone());
     }
 
+    /// Says what it was allowed.
+    pub(crate) fn is_allowed(&self, grant: &Arc<Grant>) {
+        let _ = self.grant.set(grant.clone());
+    }
+
     /// Stops it, soon.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
@@ -150,6 +168,9 @@ impl Query {
     pub(crate) fn stopped(&self) -> Option<QueryError> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Some(QueryError::Cancelled);
+        }
+        if let Some(Err(denied)) = self.grant.get().map(|grant| grant.check()) {
+            return Some(denied.into());
         }
         let is_over = self.timeout.is_some_and(|timeout| self.began.elapsed() >= timeout);
         is_over.then_some(QueryError::Timeout)
@@ -164,13 +185,9 @@ impl Query {
             if let Some(reason) = self.stopped() {
                 return reason;
             }
-            match self.timeout {
-                Some(timeout) => {
-                    let rest = timeout.saturating_sub(self.began.elapsed());
-                    let _ = tokio::time::timeout(rest, changed).await;
-                }
-                None => changed.await,
-            }
+            let rest = self.timeout.map(|timeout| timeout.saturating_sub(self.began.elapsed()));
+            let rest = rest.map_or(RIGHTS_LOOK, |rest| rest.min(RIGHTS_LOOK));
+            let _ = tokio::time::timeout(rest, changed).await;
         }
     }
 }
@@ -178,14 +195,26 @@ impl Query {
 /// A block of statements that has begun and not ended.
 #[derive(Clone)]
 pub struct Block {
-    /// Whose it is.
-    pub pid: i32,
+    /// Its session.
+    owner: Arc<Owner>,
     /// When it began.
     pub began: Instant,
     /// The views that it has.
     pub holds: Arc<Holds>,
     /// The statement that ran last in it.
     pub newest: String,
+}
+
+impl Block {
+    /// Its session.
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// The number of its session.
+    pub fn pid(&self) -> i32 {
+        self.owner.pid
+    }
 }
 
 /// The totals of statements that have ended.
@@ -210,9 +239,9 @@ pub struct Queries {
 
 impl Queries {
     /// A new owner.
-    pub(crate) fn owner(&self) -> Arc<Owner> {
+    pub(crate) fn owner(&self, whose: Whose) -> Arc<Owner> {
         let pid = self.next_pid.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & i32::MAX;
-        Arc::new(Owner { pid, unreadable: AtomicU64::new(0) })
+        Arc::new(Owner { pid, whose, unreadable: AtomicU64::new(0) })
     }
 
     /// Registers a statement, for as long as what is returned is there.
@@ -231,6 +260,7 @@ impl Queries {
             began: Instant::now(),
             timeout,
             holds: OnceLock::new(),
+            grant: OnceLock::new(),
             fetching,
             scans: AtomicU64::new(0),
             passed: AtomicU64::new(0),
@@ -250,9 +280,10 @@ impl Queries {
     }
 
     /// Says that a block of this session has begun, until [`Queries::end_block`].
-    pub(crate) fn begin_block(&self, pid: i32, holds: &Arc<Holds>) {
-        let block = Block { pid, began: Instant::now(), holds: holds.clone(), newest: "BEGIN".to_owned() };
-        self.blocks.lock().insert(pid, block);
+    pub(crate) fn begin_block(&self, owner: &Arc<Owner>, holds: &Arc<Holds>) {
+        let (owner, holds, newest) = (owner.clone(), holds.clone(), "BEGIN".to_owned());
+        let block = Block { owner, began: Instant::now(), holds, newest };
+        self.blocks.lock().insert(block.pid(), block);
     }
 
     /// The block of this session, if it has one, is over.
@@ -270,11 +301,16 @@ impl Queries {
         self.blocks.lock().values().cloned().collect()
     }
 
-    /// Stops the statement of a session that began last. Returns whether there was one.
-    pub fn cancel(&self, pid: i32) -> bool {
+    /// Stops the statement of a session that began last, as another session asks. Returns whether there was
+    /// one.
+    pub(crate) fn cancel(&self, pid: i32, by: &Whose) -> Result<bool, Denied> {
         let newest = self.running.lock().values().rev().find(|query| query.pid() == pid).cloned();
-        newest.iter().for_each(|query| query.cancel());
-        newest.is_some()
+        let Some(query) = newest else { return Ok(false) };
+        if !by.is_same_as(&query.owner.whose) {
+            by.check_kill()?;
+        }
+        query.cancel();
+        Ok(true)
     }
 
     /// Statements so far.

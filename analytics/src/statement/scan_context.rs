@@ -1,10 +1,12 @@
-//! The context that scans are planned in: the instant that they see and the statement that they belong to.
+//! The context that scans are planned in: the instant that they see, the statement that they belong to, and
+//! the right to it.
 
 use std::sync::Arc;
 
 use datafusion::catalog::Session;
 
 use crate::error::QueryError;
+use crate::rights::Grant;
 use crate::statement::instant::Instant;
 use crate::statement::query::Query;
 use crate::statement::turns::Turns;
@@ -17,6 +19,8 @@ pub(crate) struct ScanContext {
     pub query: Arc<Query>,
     /// The turns that they wait for.
     pub turns: Arc<Turns>,
+    /// The right to the statement.
+    pub grant: Arc<Grant>,
 }
 
 impl ScanContext {

@@ -41,7 +41,8 @@ impl Value {
 }
 
 impl Outcome {
-    /// The names of the columns, and all rows; an error if they take more than `bytes_max` bytes.
+    /// The names of the columns, and all rows; an error if they take more than `bytes_max` bytes, or if the
+    /// right to them has ended meanwhile.
     pub async fn collect(mut self, bytes_max: usize) -> Result<(Vec<String>, Vec<Vec<Value>>), QueryError> {
         let columns = self.schema.fields().iter().map(|field| field.name().clone()).collect();
         let (mut rows, mut bytes) = (Vec::new(), 0);
@@ -59,6 +60,7 @@ impl Outcome {
                 return Err(QueryError::TooLong { bytes_max });
             }
         }
+        self.check()?;
         Ok((columns, rows))
     }
 }

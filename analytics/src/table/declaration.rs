@@ -160,6 +160,11 @@ impl Pattern {
         (is_same(prefix, &self.prefix) && is_same(suffix, &self.suffix)).then_some(varying)
     }
 
+    /// The text before the part that varies, and that after it.
+    pub(crate) fn ends(&self) -> (&[u8], &[u8]) {
+        (&self.prefix, &self.suffix)
+    }
+
     /// The key of which this part varies.
     pub(crate) fn key_of(&self, varying: &[u8]) -> Vec<u8> {
         [&*self.prefix, varying, &*self.suffix].concat()

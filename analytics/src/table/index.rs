@@ -63,6 +63,11 @@ impl TableIndex {
         }
     }
 
+    /// The declaration of its table.
+    pub(crate) fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
     /// The logical database.
     pub(crate) fn database(&self) -> u8 {
         self.declaration.database

@@ -15,6 +15,7 @@ use tarn_engine::value::geohash::Point;
 use tarn_engine::value::stream::StreamEntry;
 use tarn_engine::value::{HashRef, ValueRef, is_same};
 
+use crate::rights::VisibleKeys;
 use crate::table::cells::Column;
 use crate::table::condition::Condition;
 use crate::table::datum::{Cell, Datum, digits_of};
@@ -56,6 +57,8 @@ pub(crate) struct Unreadable {
 /// Rows of some columns of a table, in batches: those that meet all conditions.
 pub(crate) struct Rows {
     declaration: Arc<Declaration>,
+    /// The keys that have rows; `None`: all of the declaration.
+    visible: Option<VisibleKeys>,
     /// The wanted columns.
     schema: SchemaRef,
     /// The columns that are read: the wanted ones, and after them those that only conditions use.
@@ -252,6 +255,7 @@ impl Rows {
             },
             guesses: Vec::new(),
             declaration,
+            visible: None,
             schema,
             slots,
             taken: 0,
@@ -270,6 +274,11 @@ impl Rows {
         Rows { in_order: true, reach: usize::MAX, ..self }
     }
 
+    /// No other keys have rows.
+    pub(crate) fn of_visible(self, visible: Option<VisibleKeys>) -> Rows {
+        Rows { visible, ..self }
+    }
+
     /// Takes an entry. Quick, and waits for nothing: to be called while a part of a view is read.
     #[inline]
     pub(crate) fn take(&mut self, entry: &Entry) {
@@ -278,6 +287,9 @@ impl Rows {
             return;
         }
         if declaration.pattern.varying(entry.key()).is_none() {
+            return;
+        }
+        if self.visible.as_ref().is_some_and(|visible| !visible.has(entry.key())) {
             return;
         }
         if self.taken.is_multiple_of(LOOK_EACH) {

@@ -9,7 +9,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -37,20 +37,37 @@ const RECORD_BYTES: usize = 16 << 10;
 /// drops what comes after 2^24 of them, without an error.
 const WORN_AFTER: u64 = 1 << 22;
 
-/// How long a message may be now.
-#[derive(Clone, Debug)]
-pub(super) struct Bound(Arc<AtomicUsize>);
+/// How long a message may be now, and which answer a question for a password has.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bound(Arc<Expected>);
 
-impl Default for Bound {
-    fn default() -> Bound {
-        Bound(Arc::new(AtomicUsize::new(STARTING_BYTES_MAX)))
+#[derive(Debug)]
+struct Expected {
+    bytes_max: AtomicUsize,
+    /// The client sends its password as it is.
+    password: AtomicBool,
+}
+
+impl Default for Expected {
+    fn default() -> Expected {
+        Expected { bytes_max: AtomicUsize::new(STARTING_BYTES_MAX), password: AtomicBool::new(false) }
     }
 }
 
 impl Bound {
     /// The client may ask from now on.
     pub(super) fn widen(&self) {
-        self.0.store(MESSAGE_BYTES_MAX, Ordering::Relaxed);
+        self.0.bytes_max.store(MESSAGE_BYTES_MAX, Ordering::Relaxed);
+    }
+
+    /// The client is asked to send its password.
+    pub(super) fn expect_password(&self) {
+        self.0.password.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the client was asked to send its password.
+    pub(super) fn expects_password(&self) -> bool {
+        self.0.password.load(Ordering::Relaxed)
     }
 }
 
@@ -119,6 +136,8 @@ struct Heads {
     form: Option<Form>,
     /// Whether a message has come that answers the question for a password.
     has_proof: bool,
+    /// Whether that answer is the password itself.
+    is_password: bool,
 }
 
 impl Heads {
@@ -158,8 +177,12 @@ impl Heads {
     /// The kind of the message whose head has come.
     fn kind(&mut self) -> Option<Kind> {
         if self.typed {
-            let is_proof = self.head[0] == b'p' && !std::mem::replace(&mut self.has_proof, true);
-            return Some(if is_proof { Kind::Proof } else { Kind::Of(self.head[0]) });
+            let is_answer = self.head[0] == b'p' && !std::mem::replace(&mut self.has_proof, true);
+            return Some(match self.head[0] {
+                _ if is_answer && self.is_password => Kind::Password,
+                _ if is_answer => Kind::Proof,
+                other => Kind::Of(other),
+            });
         }
         match self.head[4..].try_into().map_or(0, u32::from_be_bytes) {
             code if ENCRYPTION_CODES.contains(&code) => None,
@@ -198,7 +221,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.inner).poll_read(cx, buffer);
         if let Poll::Ready(Ok(())) = polled {
-            let most = self.bound.0.load(Ordering::Relaxed);
+            let most = self.bound.0.bytes_max.load(Ordering::Relaxed);
+            self.heads.is_password = self.bound.expects_password();
             self.heads.look(&buffer.filled()[before..], most)?;
         }
         polled

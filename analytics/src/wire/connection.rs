@@ -35,6 +35,7 @@ use super::startup::{Passwords, Sessions};
 use crate::analytics::Analytics;
 use crate::catalog::settings::IDLE_IN_BLOCK;
 use crate::connections::Place;
+use crate::rights::Denied;
 
 /// How long a client may take nothing of its answer.
 const STALL_PATIENCE: Duration = Duration::from_secs(600);
@@ -42,11 +43,8 @@ const STALL_PATIENCE: Duration = Duration::from_secs(600);
 /// How often it is looked whether the client of a running statement is there, and may have it run.
 const GONE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether the time for an idle client has changed.
+/// How often it is looked whether the time for an idle client has changed, and whether its user is gone.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
-
-/// Why a client that is in has to go.
-const FEWER_RIGHTS: &str = "the user default may not do everything any more, and SQL takes no other";
 
 /// How clients are served.
 #[derive(Clone)]
@@ -62,6 +60,8 @@ pub struct Caller {
     pub stream: StdStream,
     /// The other end, for which a proxy may have connected.
     pub peer: SocketAddr,
+    /// Whether it counts as a client of this machine.
+    pub is_local: bool,
     /// Why the client is turned away, if it is.
     pub refusal: Option<&'static str>,
     /// Whether it is turned away unless it asks for encryption.
@@ -116,6 +116,7 @@ async fn talk(caller: Caller, at_start: AtStart, house: &House) -> io::Result<()
     if certificate.is_none() && (caller.must_encrypt || rules.needs_encryption()) {
         refusal = refusal.or(Some(("28000", "connections must be encrypted here, as by sslmode=require")));
     }
+    let is_private = certificate.is_some() || caller.is_local;
     let handlers = Handlers::new(analytics, sessions, passwords.clone(), certificate.as_deref(), bound);
     let (startup, cancel) = (handlers.startup_handler(), handlers.cancel_handler());
     let (simple, extended) = (handlers.simple_query_handler(), handlers.extended_query_handler());
@@ -126,7 +127,8 @@ async fn talk(caller: Caller, at_start: AtStart, house: &House) -> io::Result<()
     loop {
         let is_at_start = matches!(seat, Seat::AtStart { .. });
         let until = is_at_start.then_some(patience);
-        let Some(message) = next_message(&mut socket, until, is_midway, &**rules).await? else {
+        let has_user = || is_at_start || handlers.is_user_there();
+        let Some(message) = next_message(&mut socket, until, is_midway, &**rules, has_user).await? else {
             return Ok(());
         };
         let is_cancel = matches!(message, PgWireFrontendMessage::CancelRequest(_));
@@ -134,14 +136,15 @@ async fn talk(caller: Caller, at_start: AtStart, house: &House) -> io::Result<()
             if !analytics.connections().has_place(rules.connections_max()) {
                 refusal = refusal.or(Some(("53300", "sorry, too many clients already")));
             }
-            let by_name = || rules.refuses(user_of(&message, &socket), socket.socket_addr());
+            let (name, peer) = (user_of(&message, &socket), socket.socket_addr());
+            let by_name = || rules.refuses(name, peer, is_private);
             refusal = refusal.or_else(|| by_name().map(|why| ("28000", why)));
             if let Some((code, why)) = refusal {
                 analytics.connections().refuse();
                 return end(&mut socket, code, why).await;
             }
-        } else if !is_cancel && !rules.lets_go_on() {
-            return end(&mut socket, "28000", FEWER_RIGHTS).await;
+        } else if !is_cancel && !handlers.is_user_there() {
+            return end(&mut socket, "28000", &Denied::NoUser.to_string()).await;
         }
         let is_extended = message.is_extended_query();
         is_midway = is_extended && !matches!(message, PgWireFrontendMessage::Sync(_));
@@ -158,11 +161,14 @@ async fn talk(caller: Caller, at_start: AtStart, house: &House) -> io::Result<()
             biased;
             done = done => done,
             () = hung_up(look, GONE_INTERVAL) => return Ok(()),
-            () = until_shut_out(&**rules), if !is_at_start && !is_cancel => {
-                return end(&mut socket, "28000", FEWER_RIGHTS).await;
+            () = until_user_is_gone(&handlers), if !is_at_start => {
+                return end(&mut socket, "28000", &Denied::NoUser.to_string()).await;
             }
         };
         if let Err(mut error) = done {
+            if !is_at_start && !handlers.is_user_there() {
+                return end(&mut socket, "28000", &Denied::NoUser.to_string()).await;
+            }
             errors.on_error(&socket, &mut error);
             process_error(&mut socket, error, is_extended).await?;
             if is_at_start {
@@ -178,9 +184,9 @@ async fn talk(caller: Caller, at_start: AtStart, house: &House) -> io::Result<()
     }
 }
 
-/// Waits until clients that are in may not go on: a statement whose rows are read slowly could last for long.
-async fn until_shut_out(rules: &dyn Rules) {
-    while rules.lets_go_on() {
+/// Waits until the user of a client that is in is gone: a statement could last for long.
+async fn until_user_is_gone(handlers: &Handlers) {
+    while handlers.is_user_there() {
         tokio::time::sleep(GONE_INTERVAL).await;
     }
 }
@@ -199,12 +205,14 @@ fn is_starting<S>(socket: &Messages<S>) -> bool {
     matches!(socket.state(), AwaitingStartup | AuthenticationInProgress)
 }
 
-/// The next message of a client, if it comes in time; `None`: the client is gone, or is to go.
+/// The next message of a client, if it comes in time; `None`: the client is gone, or is to go, as it is once
+/// it has no user.
 async fn next_message<S>(
     socket: &mut Messages<S>,
     until: Option<Instant>,
     is_midway: bool,
     rules: &dyn Rules,
+    has_user: impl Fn() -> bool,
 ) -> io::Result<Option<PgWireFrontendMessage>> {
     let began = Instant::now();
     // A view lasts until the block, or the statement that was begun, ends.
@@ -227,6 +235,10 @@ async fn next_message<S>(
                 return Err(io::Error::other(error));
             }
             Ok(message) => break message.transpose().map_err(io::Error::other)?,
+            Err(_) if !has_user() => {
+                end(socket, "28000", &Denied::NoUser.to_string()).await?;
+                return Ok(None);
+            }
             Err(_) if limit.is_none_or(|limit| Instant::now() < limit) => {}
             Err(_) if until.is_some() => return Ok(None),
             Err(_) if is_idle => {

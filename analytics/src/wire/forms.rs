@@ -68,6 +68,8 @@ pub(super) enum Kind {
     Cancel,
     /// The first answer to a question for a password, which names a way to prove it.
     Proof,
+    /// The same, if the password itself is wanted.
+    Password,
     /// Any other message, by its type.
     Of(u8),
 }
@@ -83,7 +85,7 @@ impl Form {
             // Secrets may be longer in newer versions.
             Kind::Cancel => &[Number, Number, Rest],
             Kind::Proof => &[Text, Value],
-            Kind::Of(b'Q' | b'f') => &[Text],
+            Kind::Password | Kind::Of(b'Q' | b'f') => &[Text],
             Kind::Of(b'P') => &[Text, Text, Numbers],
             Kind::Of(b'B') => &[Text, Text, Words, Values, Words],
             Kind::Of(b'C' | b'D') => &[Byte, Text],
@@ -208,11 +210,12 @@ mod tests {
 
     #[test]
     fn a_body_fits_whole_and_neither_longer_nor_shorter() {
-        let wholes: [(Kind, Vec<u8>); 12] = [
+        let wholes: [(Kind, Vec<u8>); 13] = [
             (Kind::Start(196_608), b"user\0default\0database\0\0\0".to_vec()),
             (Kind::Start(196_610), b"\0".to_vec()),
             (Kind::Proof, b"SCRAM-SHA-256\0\0\0\0\x05n,,n=".to_vec()),
             (Kind::Proof, b"SCRAM-SHA-256\0\xff\xff\xff\xff".to_vec()),
+            (Kind::Password, b"secret\0".to_vec()),
             (Kind::Of(b'Q'), b"SELECT 1\0".to_vec()),
             (Kind::Of(b'P'), b"\0SELECT $1\0\0\x01\0\0\0\x17".to_vec()),
             (Kind::Of(b'B'), bind(&[Some(b"7"), None, Some(b"")])),

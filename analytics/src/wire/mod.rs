@@ -32,5 +32,5 @@ mod startup;
 mod tls;
 
 pub use connection::{Caller, WireOptions, serve};
-pub use rules::Rules;
+pub use rules::{Door, Rules};
 pub use tls::Identity;

@@ -22,6 +22,7 @@ use futures::stream;
 use super::names::described;
 use crate::error::{QueryError, sqlstate};
 use crate::exact::{moment_texts, number_text};
+use crate::rights::Grant;
 use crate::statement::outcome::Outcome;
 
 /// Sets the format of a cursor's rows from now on: text or binary.
@@ -37,7 +38,7 @@ pub(super) fn cursor_rows(
     let options = Arc::new(options);
     let fields = |format| arrow_schema_to_pg_fields(&schema, format, Some(options.clone())).map(Arc::new);
     let (texts, binary) = (fields(&Format::UnifiedText)?, fields(&Format::UnifiedBinary)?);
-    let described = texts.clone();
+    let (described, grant) = (texts.clone(), outcome.grant.clone());
     let rows = outcome.rows.flat_map(move |batch| {
         let (texts, binary, is_binary) = (texts.clone(), binary.clone(), is_binary.clone());
         let rows: Box<dyn Iterator<Item = PgWireResult<DataRow>> + Send + Sync> = match batch {
@@ -49,7 +50,17 @@ pub(super) fn cursor_rows(
         };
         stream::iter(rows)
     });
-    Ok(QueryResponse::new(described, rows))
+    Ok(QueryResponse::new(described, rows.map(while_granted(grant))))
+}
+
+/// Passes a row on while it may be shown. Rows of a batch wait here for the client to fetch them.
+fn while_granted(
+    grant: Option<Arc<Grant>>,
+) -> impl FnMut(PgWireResult<DataRow>) -> PgWireResult<DataRow> + Send {
+    move |row| match grant.as_ref().map_or(Ok(()), |grant| grant.check()) {
+        Ok(()) => row,
+        Err(denied) => Err(refusal(denied.into())),
+    }
 }
 
 /// An answer with its rows in a format: the one that was described to the client, if one was.
@@ -70,7 +81,7 @@ pub(super) fn response(
         check_told(told, &schema)?;
     }
     let fields = Arc::new(arrow_schema_to_pg_fields(&schema, format, Some(Arc::new(options)))?);
-    let of_rows = fields.clone();
+    let (of_rows, grant) = (fields.clone(), outcome.grant.clone());
     let rows = outcome.rows.flat_map(move |batch| {
         let rows: Box<dyn Iterator<Item = PgWireResult<DataRow>> + Send + Sync> = match batch {
             Ok(batch) => encode_recordbatch(of_rows.clone(), as_written(&of_rows, batch)),
@@ -78,7 +89,7 @@ pub(super) fn response(
         };
         stream::iter(rows)
     });
-    let mut response = QueryResponse::new(fields, rows);
+    let mut response = QueryResponse::new(fields, rows.map(while_granted(grant)));
     if outcome.tag != "SELECT" {
         response.set_command_tag(outcome.tag);
     }
@@ -182,6 +193,15 @@ pub(super) fn refusal(error: QueryError) -> PgWireError {
 /// An error of our own.
 pub(super) fn coded(code: &str, message: &str) -> PgWireError {
     let level = if matches!(code, "57P03" | "25P03") { "FATAL" } else { "ERROR" };
+    of_level(level, code, message)
+}
+
+/// An error behind which the connection ends.
+pub(super) fn fatal(code: &str, message: &str) -> PgWireError {
+    of_level("FATAL", code, message)
+}
+
+fn of_level(level: &str, code: &str, message: &str) -> PgWireError {
     PgWireError::UserError(Box::new(ErrorInfo::new(level.to_owned(), code.to_owned(), message.to_owned())))
 }
 

@@ -66,7 +66,7 @@ impl Handlers {
         certificate: Option<&[u8]>,
         bound: Bound,
     ) -> Handlers {
-        let session = analytics.session();
+        let session = analytics.session_of_client();
         let startup = Startup::new(passwords, session.clone(), sessions.clone(), certificate, bound);
         Handlers {
             service: Arc::new(Service::new(session)),
@@ -99,7 +99,13 @@ impl PgWireServerHandlers for Handlers {
 }
 
 impl Handlers {
-    /// Sees a message before it is processed: what the connection keeps is counted.
+    /// Whether the client's user is there, and may be connected.
+    pub(super) fn is_user_there(&self) -> bool {
+        self.service.session.is_there()
+    }
+
+    /// Sees a message before it is processed: its user must still be one who may run statements, and what the
+    /// connection keeps is counted.
     pub(super) fn see<C>(&self, message: &PgWireFrontendMessage, client: &C) -> PgWireResult<()>
     where
         C: ClientInfo + ClientPortalStore,
@@ -108,6 +114,17 @@ impl Handlers {
         let limits = &self.service.limits;
         if !matches!(client.state(), PgWireConnectionState::ReadyForQuery) {
             return Ok(());
+        }
+        let runs = matches!(
+            message,
+            PgWireFrontendMessage::Query(_)
+                | PgWireFrontendMessage::Parse(_)
+                | PgWireFrontendMessage::Bind(_)
+                | PgWireFrontendMessage::Describe(_)
+                | PgWireFrontendMessage::Execute(_)
+        );
+        if runs {
+            self.service.session.check_statements().map_err(refusal)?;
         }
         match message {
             PgWireFrontendMessage::Parse(parse) => {

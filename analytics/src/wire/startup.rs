@@ -17,16 +17,17 @@ use datafusion_postgres::pgwire::api::{
 };
 use datafusion_postgres::pgwire::error::{PgWireError, PgWireResult};
 use datafusion_postgres::pgwire::messages::cancel::CancelRequest;
-use datafusion_postgres::pgwire::messages::startup::SecretKey;
+use datafusion_postgres::pgwire::messages::startup::{Authentication, SecretKey};
 use datafusion_postgres::pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage, ProtocolVersion};
-use futures::Sink;
+use futures::{Sink, SinkExt};
 use tarn_engine::lock::Mutex;
 
 use super::bounded::Bound;
-use super::reply::coded;
-use super::rules::Rules;
+use super::reply::{coded, fatal};
+use super::rules::{Door, Rules};
 use super::set::read_start;
 use crate::catalog::settings::POSTGRESQL_VERSION;
+use crate::error::sqlstate;
 use crate::session::Session;
 
 /// The number and the secret of a connection.
@@ -84,7 +85,8 @@ impl PidSecretKeyGenerator for Keys {
     }
 }
 
-/// The password of the one user that there is, `default`, as in Redis without access control lists.
+/// The password that may be shown without being sent: that of the user `default`, as Redis has it without
+/// access control lists.
 pub(super) struct Passwords {
     rules: Arc<dyn Rules>,
     /// The salted form of the password that was required last. Salting takes thousands of rounds, so a client
@@ -118,38 +120,41 @@ impl Passwords {
     }
 }
 
-impl fmt::Debug for Passwords {
+/// The password that a client is asked to show, as the library asks for it.
+struct Asked {
+    passwords: Arc<Passwords>,
+    /// It, once it was asked for.
+    shown: Mutex<Option<Vec<u8>>>,
+}
+
+impl fmt::Debug for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the user default")
+        f.write_str("a password")
     }
 }
 
-/// Passwords, as the library asks for them.
-#[derive(Debug)]
-struct OneUser(Arc<Passwords>);
-
 #[async_trait]
-impl AuthSource for OneUser {
+impl AuthSource for Asked {
     async fn get_password(&self, login: &LoginInfo) -> PgWireResult<Password> {
-        let random = || rand::random::<[u8; 32]>().to_vec();
-        // There may have been a password when the connection began, and none now.
-        let password = self.0.salted(self.0.rules.password().unwrap_or_else(random));
-        if login.user() == Some("default") {
-            return Ok(password);
+        if let Door::Challenge(password) = self.passwords.rules.door(login.user().unwrap_or_default()) {
+            *self.shown.lock() = Some(password.clone());
+            return Ok(self.passwords.salted(password));
         }
-        // An unknown user fails like one with a wrong password, with the same salt.
-        Ok(Password::new(password.salt().map(<[u8]>::to_vec), random()))
+        // There was one when the connection began, and there is none now: no client knows this one.
+        let random = || rand::random::<[u8; 32]>().to_vec();
+        Ok(Password::new(Some(random()[..16].to_vec()), random()))
     }
 }
 
 /// The start of a connection.
 pub(super) struct Startup {
-    passwords: Arc<Passwords>,
+    rules: Arc<dyn Rules>,
+    asked: Arc<Asked>,
     keys: Arc<Keys>,
-    /// Widened when the client may ask.
+    /// Widened when the client may ask; it knows whether the client was asked to send its password.
     bound: Bound,
     parameters: Arc<DefaultServerParameterProvider>,
-    /// Asks for a password.
+    /// Has a client show that it knows a password.
     scram: SASLAuthStartupHandler<DefaultServerParameterProvider>,
 }
 
@@ -162,12 +167,14 @@ impl Startup {
         certificate: Option<&[u8]>,
         bound: Bound,
     ) -> Startup {
+        let rules = passwords.rules.clone();
         let keys = Arc::new(Keys { sessions, session });
         let mut parameters = DefaultServerParameterProvider::default();
         parameters.server_version = format!("{POSTGRESQL_VERSION} (Tarn {})", env!("CARGO_PKG_VERSION"));
         parameters.default_transaction_read_only = true;
         let parameters = Arc::new(parameters);
-        let mut scram = ScramAuth::new(Arc::new(OneUser(passwords.clone())));
+        let asked = Arc::new(Asked { passwords, shown: Mutex::new(None) });
+        let mut scram = ScramAuth::new(asked.clone());
         if let Some(certificate) = certificate {
             // The password is bound to the connection then (SCRAM-SHA-256-PLUS), for kinds of certificates
             // that this is defined for; with others, clients are asked for it as before.
@@ -176,8 +183,91 @@ impl Startup {
         let scram = SASLAuthStartupHandler::new(parameters.clone())
             .with_scram(scram)
             .with_pid_secret_key_generator(keys.clone());
-        Startup { passwords, keys, bound, parameters, scram }
+        Startup { rules, asked, keys, bound, parameters, scram }
     }
+
+    /// Lets a client in that has shown that it knows this password.
+    fn log_in<C: ClientInfo>(&self, client: &C, password: &[u8]) -> PgWireResult<()> {
+        let name = name_of(client);
+        let Some(user) = self.rules.enter(&name, password, client.socket_addr()) else {
+            return Err(self.wrong_password(client));
+        };
+        self.keys.session.log_in(user);
+        self.keys.session.check_statements().map_err(|error| fatal(sqlstate(&error), &error.to_string()))
+    }
+
+    fn wrong_password<C: ClientInfo>(&self, client: &C) -> PgWireError {
+        let name = name_of(client);
+        self.rules.note_wrong_password(&name, client.socket_addr());
+        PgWireError::InvalidPassword(name)
+    }
+
+    /// A client has said its name.
+    async fn begin<C>(&self, client: &mut C, message: PgWireFrontendMessage) -> PgWireResult<()>
+    where
+        C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::Error: fmt::Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let PgWireFrontendMessage::Startup(startup) = &message else { return Ok(()) };
+        let name = startup.parameters.get(METADATA_USER).map_or("", String::as_str);
+        let door = self.rules.door(name);
+        if matches!(door, Door::Challenge(_)) {
+            return self.scram.on_startup(client, message).await;
+        }
+        protocol_negotiation(client, startup).await?;
+        save_startup_parameters_to_metadata(client, startup);
+        if door == Door::Open {
+            self.log_in(client, b"")?;
+            return self.finish(client).await;
+        }
+        self.bound.expect_password();
+        client.set_state(PgWireConnectionState::AuthenticationInProgress);
+        client.send(PgWireBackendMessage::Authentication(Authentication::CleartextPassword)).await?;
+        Ok(())
+    }
+
+    /// A client that was asked for a password continues with it, even if none is required any more.
+    async fn go_on<C>(&self, client: &mut C, message: PgWireFrontendMessage) -> PgWireResult<()>
+    where
+        C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::Error: fmt::Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        if self.bound.expects_password() {
+            let PgWireFrontendMessage::PasswordMessageFamily(message) = message else {
+                return Err(fatal("08P01", "a password is expected, and another message came"));
+            };
+            self.log_in(client, message.into_password()?.password.as_bytes())?;
+            return self.finish(client).await;
+        }
+        self.scram.on_startup(client, message).await.map_err(|error| match error {
+            // The library names who is named along with the password: clients name nobody there.
+            PgWireError::InvalidPassword(_) => self.wrong_password(client),
+            error => error,
+        })?;
+        if matches!(client.state(), PgWireConnectionState::ReadyForQuery) {
+            let shown = self.asked.shown.lock().take();
+            self.log_in(client, &shown.unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    async fn finish<C>(&self, client: &mut C) -> PgWireResult<()>
+    where
+        C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::Error: fmt::Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let (number, secret) = self.keys.generate(client);
+        client.set_pid_and_secret_key(number, secret);
+        finish_authentication(client, &*self.parameters).await
+    }
+}
+
+/// The name that a client has given itself.
+fn name_of<C: ClientInfo>(client: &C) -> String {
+    client.metadata().get(METADATA_USER).cloned().unwrap_or_default()
 }
 
 #[async_trait]
@@ -191,29 +281,9 @@ impl StartupHandler for Startup {
         if !self.keys.session.is_ready() {
             return Err(coded("57P03", "the data are being loaded; try again in a moment"));
         }
-        let rules = &self.passwords.rules;
-        let peer = client.socket_addr();
-        // A client that was asked for a password continues with it, even if none is required any more.
-        let was_asked = matches!(client.state(), PgWireConnectionState::AuthenticationInProgress);
-        if was_asked || rules.password().is_some() {
-            let outcome = self.scram.on_startup(client, message).await;
-            if matches!(outcome, Err(PgWireError::InvalidPassword(_))) {
-                rules.note_wrong_password(peer);
-            }
-            outcome.map_err(|error| match error {
-                // The library names who is named along with the password: clients name nobody there.
-                PgWireError::InvalidPassword(_) => {
-                    let user = client.metadata().get(METADATA_USER).cloned().unwrap_or_default();
-                    PgWireError::InvalidPassword(user)
-                }
-                error => error,
-            })?;
-        } else if let PgWireFrontendMessage::Startup(startup) = &message {
-            protocol_negotiation(client, startup).await?;
-            save_startup_parameters_to_metadata(client, startup);
-            let (number, secret) = self.keys.generate(client);
-            client.set_pid_and_secret_key(number, secret);
-            finish_authentication(client, &*self.parameters).await?;
+        match client.state() {
+            PgWireConnectionState::AuthenticationInProgress => self.go_on(client, message).await?,
+            _ => self.begin(client, message).await?,
         }
         if matches!(client.state(), PgWireConnectionState::ReadyForQuery) {
             // The client is in already; what it asked for and cannot have is as if it had not asked.

@@ -130,7 +130,7 @@ pub fn category(name: &[u8]) -> Option<usize> {
 }
 
 /// A small catalog for tests: `get`, `set`, `config` with `get` and `set`, `debug` with a hidden subcommand,
-/// and `cluster` and `psync`, which are absent.
+/// what statements of SQL obey, and `cluster` and `psync`, which are absent.
 #[cfg(test)]
 pub(super) fn sample() -> Catalog {
     let listed = |name: &str, categories: &[&str], parent, is_hidden| {
@@ -148,6 +148,8 @@ pub(super) fn sample() -> Catalog {
         listed("debug", &["admin", "slow", "dangerous"], None, false),
         listed("debug|sleep", &["admin", "slow", "dangerous"], Some(6), true),
         listed("select", &["connection", "fast"], None, false),
+        listed("sql", &["slow", "dangerous"], None, false),
+        listed("ft.create", &["slow", "dangerous"], None, false),
     ])
     .with_absent(&["cluster", "psync"])
 }

@@ -19,6 +19,7 @@ pub mod rules;
 #[cfg(test)]
 mod rules_tests;
 pub mod selector;
+mod statements;
 pub mod user;
 
 pub use catalog::{CATEGORIES, Catalog, Listed};
@@ -27,4 +28,5 @@ pub use log::{AclLog, Context, Entry, Reason};
 pub use registry::{Acl, Changed, DEFAULT, Door, RuleRefused, Users};
 pub use rules::{RuleError, Words, merge_selectors, without_password};
 pub use selector::{Access, Denied, Selector};
+pub use statements::{Statement, StatementRefused, TableKeys, VisibleKeys};
 pub use user::{User, UserId};

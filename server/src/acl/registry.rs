@@ -38,15 +38,15 @@ pub struct RuleRefused {
     pub error: RuleError,
 }
 
-/// The way into a port that knows no user but `default`.
+/// The way into a port whose clients can show that they know a password without sending it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
-    /// Nobody is asked for a password.
+    /// No password is asked for.
     Open,
-    /// By the password of `requirepass`.
+    /// The client shows that it knows the password of `requirepass`.
+    Challenge,
+    /// The client sends a password: the server has no more than hashes to compare it with.
     Password,
-    /// There is none.
-    Shut,
 }
 
 /// On a cache line of its own: each request reads it, and each refusal writes into the log beside it.
@@ -130,20 +130,28 @@ impl Acl {
         self.users.load().get(DEFAULT).is_none_or(|user| !user.is_enabled() || !user.needs_no_password())
     }
 
-    /// The way into a port whose clients are `default` and may do everything; `password`: that of
-    /// `requirepass`.
-    pub fn door(&self, password: &[u8]) -> Door {
-        match self.user(DEFAULT).filter(|user| user.is_enabled() && user.is_unrestricted()) {
+    /// The user that a client is at a port where each has to have a name. A name that no user has is one of
+    /// `default`, while that one needs no password: it is who has not said a name elsewhere.
+    fn called(&self, name: &[u8]) -> Option<Arc<User>> {
+        let is_open = |user: &Arc<User>| user.is_enabled() && user.needs_no_password();
+        self.user(name).or_else(|| self.user(DEFAULT).filter(is_open))
+    }
+
+    /// The way in for a client of this name at such a port; `requirepass`: that password. Whether there is
+    /// such a user shows only if it needs no password.
+    pub fn door(&self, name: &[u8], requirepass: &[u8]) -> Door {
+        match self.called(name).filter(|user| user.is_enabled()) {
             Some(user) if user.needs_no_password() => Door::Open,
-            Some(user) if !password.is_empty() && user.admits(password) => Door::Password,
-            _ => Door::Shut,
+            Some(user) if name == DEFAULT && !requirepass.is_empty() && user.admits(requirepass) => {
+                Door::Challenge
+            }
+            _ => Door::Password,
         }
     }
 
-    /// Whether clients of such a port may go on: as in Redis, who is in may stay when `default` is turned
-    /// off.
-    pub fn default_may_do_everything(&self) -> bool {
-        self.user(DEFAULT).is_some_and(|user| user.is_unrestricted())
+    /// The user that a client of this name is there, if it may come in with this password.
+    pub fn enter(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
+        self.called(name).filter(|user| user.admits(password))
     }
 
     /// Applies rules to a user, which is made if it is not there: all of them or none. `all_channels`: what
@@ -319,19 +327,30 @@ mod tests {
     }
 
     #[test]
-    fn a_port_without_users_is_shut_unless_the_default_user_may_do_everything_there() {
+    fn a_password_is_sent_where_its_hash_is_all_that_is_known() {
         let acl = Acl::new(sample());
-        let door = |rules: &[&str], password: &[u8]| {
+        acl.change(b"alice", &["on", ">secret"], false).expect("rules");
+        acl.change(b"open", &["on", "nopass"], false).expect("rules");
+        let door = |name: &str, rules: &[&str], requirepass: &[u8]| {
             acl.change(DEFAULT, rules, false).expect("rules");
-            acl.door(password)
+            let entered = acl.enter(name.as_bytes(), b"secret").map(|user| user.name.to_vec());
+            (
+                acl.door(name.as_bytes(), requirepass),
+                entered.map(|name| String::from_utf8_lossy(&name).into_owned()),
+            )
         };
-        assert_eq!(door(&[], b""), Door::Open);
-        assert_eq!(door(&[">secret"], b"secret"), Door::Password);
+        let is = |name: &str| Some(name.to_owned());
+        assert_eq!(door("default", &[], b""), (Door::Open, is("default")));
+        assert_eq!(door("nobody", &[], b""), (Door::Open, is("default")));
+        assert_eq!(door("alice", &[], b""), (Door::Password, is("alice")));
+        assert_eq!(door("open", &[], b""), (Door::Open, is("open")));
+        assert_eq!(door("default", &[">secret"], b"secret"), (Door::Challenge, is("default")));
+        assert_eq!(door("nobody", &[], b"secret"), (Door::Password, None));
+        // It has the password of alice as well, which does not make it known.
+        assert_eq!(door("alice", &[], b"secret"), (Door::Password, is("alice")));
         // The password is not that of requirepass any more.
-        assert_eq!(door(&["resetpass", ">other"], b"secret"), Door::Shut);
-        assert_eq!(door(&[], b""), Door::Shut);
-        assert_eq!(door(&["nopass", "off"], b""), Door::Shut);
-        assert_eq!(door(&["on", "resetkeys", "~a*"], b""), Door::Shut);
-        assert_eq!(door(&["allkeys"], b"secret"), Door::Open);
+        assert_eq!(door("default", &["resetpass", ">other"], b"secret"), (Door::Password, None));
+        assert_eq!(door("default", &["nopass", "off"], b""), (Door::Password, None));
+        assert_eq!(door("nobody", &[], b""), (Door::Password, None));
     }
 }

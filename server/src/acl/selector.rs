@@ -183,6 +183,18 @@ impl Selector {
         self.all_keys || self.keys.iter().any(is_wide)
     }
 
+    /// Whether it allows every key that begins and ends so to be used so, as far as one of its patterns shows
+    /// that ([`glob::covers`]).
+    pub fn allows_keys_between(&self, prefix: &[u8], suffix: &[u8], access: Access) -> bool {
+        let covers = |own: &KeyPattern| own.access.has(access) && glob::covers(&own.pattern, prefix, suffix);
+        self.all_keys || self.keys.iter().any(covers)
+    }
+
+    /// The patterns of keys that it allows to be read.
+    pub fn readable(&self) -> impl Iterator<Item = Box<[u8]>> + '_ {
+        self.keys.iter().filter(|own| own.access.has(Access::READ)).map(|own| own.pattern.clone())
+    }
+
     /// Whether it allows every key that begins so to be read, as far as its patterns show that: a text
     /// without signs of its own, and one star behind it.
     pub fn allows_prefix(&self, prefix: &[u8], access: Access) -> bool {

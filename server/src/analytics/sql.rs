@@ -2,17 +2,30 @@
 //! the server knows nothing of planners.
 
 use std::fmt;
+use std::sync::Arc;
 
+use crate::acl::UserId;
 use crate::net::caller::Caller;
 
-/// PostgreSQL's code for a statement that the client must not run.
-pub const ONLY_READS: &str = "42501";
+/// PostgreSQL's code for a statement that its user must not run.
+pub const NOT_ALLOWED: &str = "42501";
+
+/// Whose statement it is.
+#[derive(Clone, Debug)]
+pub struct Who {
+    /// The name of the user.
+    pub name: Arc<[u8]>,
+    /// Its id: another user may get the name.
+    pub id: UserId,
+    /// The client, as `ACL LOG` shows it.
+    pub client: String,
+}
 
 /// Who answers statements of SQL.
 pub trait Sql: Send + Sync {
-    /// Asks for a statement, and returns at once. `declares`: whether it may declare tables and indexes, and
-    /// write files; the answer is an error with the code [`ONLY_READS`] if it must not, and would.
-    fn ask(&self, statement: &str, declares: bool) -> Box<dyn Asked>;
+    /// Asks for a statement, and returns at once. The answer is an error with the code [`NOT_ALLOWED`] if the
+    /// user must not run it; `ACL LOG` has it then.
+    fn ask(&self, statement: &str, who: Who) -> Box<dyn Asked>;
 
     /// Talks to a client of PostgreSQL's protocol.
     fn talk_to(&self, caller: Caller);

@@ -2,19 +2,20 @@
 
 use tarn_resp::Args;
 
-use crate::analytics::sql::{Answer, Cell, ONLY_READS};
+use crate::acl::UserId;
+use crate::analytics::sql::{Answer, Cell, NOT_ALLOWED, Who};
 use crate::error::CommandError;
 use crate::execute::client::After;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
-use crate::execute::rights::{may_declare, note_declaration};
+use crate::execute::showing::client_line;
 use crate::execute::spec::Flags;
 
 /// The rows of this family.
 pub(super) const COMMANDS: &[Command] = &[row(
     "sql",
     -2,
-    Flags::READONLY.with(Flags::NO_MULTI).with(Flags::NOSCRIPT).with(Flags::READS_ALL),
+    Flags::READONLY.with(Flags::NO_MULTI).with(Flags::NOSCRIPT),
     "7.0.0",
     "Runs a statement of SQL: the names of its columns, then its rows; with WARNINGS a list of these before.",
     sql,
@@ -24,10 +25,6 @@ pub(super) const COMMANDS: &[Command] = &[row(
 
 const NO_SQL: CommandError = CommandError::text("ERR SQL is not there: this server was built without it");
 const NO_OPTION: CommandError = CommandError::text("ERR syntax error: SQL statement [WARNINGS]");
-const NOT_DECLARED: CommandError = CommandError::text(
-    "NOPERM this user has no permissions to declare tables and indexes of SQL, and to have it write files: \
-     that needs the right to FT.CREATE, and to every key (~*) in every database",
-);
 const NO_TEXT: CommandError = CommandError::text("ERR the statement is not UTF-8");
 
 fn sql<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
@@ -40,7 +37,7 @@ fn sql<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError>
         Some(asked) => asked,
         None => {
             let text = std::str::from_utf8(&args[1]).map_err(|_| NO_TEXT)?;
-            cx.server.sql().ok_or(NO_SQL)?.ask(text, may_declare(cx.server, cx.client))
+            cx.server.sql().ok_or(NO_SQL)?.ask(text, who(cx))
         }
     };
     let answer = asked.answer();
@@ -56,17 +53,25 @@ fn sql<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError>
             }
             reply(cx, &answer);
         }
-        Some(Err(why)) if why.starts_with(ONLY_READS) => {
-            note_declaration(cx.server, cx.client, super::table(), args);
-            return Err(NOT_DECLARED);
+        Some(Err(why)) => {
+            let refused = why.strip_prefix(NOT_ALLOWED);
+            return Err(CommandError::owned(match refused {
+                Some(why) => format!("NOPERM{why}"),
+                None => format!("ERR {why}"),
+            }));
         }
-        Some(Err(why)) => return Err(CommandError::owned(format!("ERR {why}"))),
         None => {
             cx.client.asked = Some(asked);
             cx.client.after = After::Postpone;
         }
     }
     Ok(())
+}
+
+/// Whose statement it is.
+fn who(cx: &Context<'_, '_>) -> Who {
+    let tag = cx.client.handle.info.lock().user.clone();
+    Who { name: tag.name, id: UserId(tag.id), client: client_line(super::table(), &cx.client.handle) }
 }
 
 fn reply(cx: &mut Context<'_, '_>, answer: &Answer) {

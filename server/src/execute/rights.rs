@@ -346,30 +346,6 @@ pub(crate) fn may_read_every_key(server: &Services, client: &Client, table: &Tab
     }
 }
 
-/// Whether a client may declare tables and indexes of SQL, and have files written by it. No word of the
-/// request tells of that, so it is the right to declare an index of search that counts, and that to every
-/// key.
-pub(crate) fn may_declare(server: &Services, client: &Client) -> bool {
-    if client.rights.is_unrestricted(server.acl.version()) {
-        return true;
-    }
-    let catalog = server.acl.catalog();
-    let Some((user, slot)) = client.rights.user().zip(catalog.find(b"ft.create")) else { return false };
-    user.selectors().any(|own| {
-        own.allows_command(catalog, slot, None)
-            && own.allows_every_key(Access::ALL)
-            && own.allows_every_database()
-    })
-}
-
-/// Notes a statement that its client must not run, for it would have to declare something.
-pub(crate) fn note_declaration(server: &Services, client: &Client, table: &Table, args: Args<'_>) {
-    if let Some((command, slot)) = table.find_part(args) {
-        let request = request_of(table, command, slot, args, Some(client.db));
-        note(server, client, Denied::Command, context_of(client), request);
-    }
-}
-
 /// The place of the request that a client runs.
 pub(crate) fn context_of(client: &Client) -> Context {
     match () {
@@ -468,7 +444,8 @@ mod tests {
             (&["ZUNIONSTORE", "out:1", "2", "in:1", "other"], Some(Denied::Key(4))),
             (&["XREAD", "STREAMS", "in:1", "other", "0", "0"], Some(Denied::Key(3))),
             (&["MIGRATE", "h", "1", "", "0", "1", "KEYS", "both:1", "in:1"], Some(Denied::Key(8))),
-            (&["SQL", "SELECT 1"], Some(Denied::Key(0))),
+            // The session looks at the tables of a statement.
+            (&["SQL", "SELECT 1"], None),
             (&["MONITOR"], Some(Denied::Key(0))),
             (&["DEBUG", "DIGEST"], Some(Denied::Key(0))),
             (&["DEBUG", "OBJECT", "other"], Some(Denied::Key(2))),

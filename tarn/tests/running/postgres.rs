@@ -6,6 +6,7 @@ use std::net::{IpAddr, TcpStream};
 use super::LIMIT;
 
 /// A connection.
+#[derive(Debug)]
 pub(crate) struct Postgres {
     pub stream: TcpStream,
     /// The number and the secret by which its statements are cancelled.
@@ -91,6 +92,28 @@ impl Postgres {
 
     pub(crate) fn connect_with(port: u16, parameters: &[&str]) -> Postgres {
         Postgres::begin(TcpStream::connect(("127.0.0.1", port)).unwrap(), parameters)
+    }
+
+    /// Logs in as a user, with its password if it is asked for one; the code and the words of the error that
+    /// it is refused with.
+    pub(crate) fn log_in(port: u16, user: &str, password: &str) -> Result<Postgres, (String, String)> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_read_timeout(Some(4 * LIMIT)).unwrap();
+        let mut postgres = Postgres { stream, key: Vec::new() };
+        postgres.send(&start(&["user", user, "database", "tarn"]));
+        match postgres.receive().unwrap() {
+            (b'E', body) => return Err(error_of(&body)),
+            (b'R', body) if body == 3_u32.to_be_bytes() => {
+                postgres.send(&message(b'p', &[password.as_bytes(), b"\0"].concat()));
+            }
+            (b'R', body) if body == 0_u32.to_be_bytes() => {}
+            other => panic!("it is asked for something else: {other:?}"),
+        }
+        let answer = postgres.answer();
+        match answer.error {
+            Some(error) => Err(error),
+            None => Ok(postgres),
+        }
     }
 
     fn begin(stream: TcpStream, parameters: &[&str]) -> Postgres {

@@ -121,9 +121,12 @@ fn a_proxy_is_asked_at_the_other_ports_too() {
         assert!(said(metrics, &[&head[..], scrape].concat()).starts_with("HTTP/1.1 403"));
     }
     assert_eq!(plain.ask("CONFIG SET protected-mode no"), "+OK");
+    assert_eq!(plain.ask("ACL SETUSER alice on >pw +sql"), "+OK");
     for head in [&stranger, &itself] {
         let welcome = said(sql, &[&head[..], &begin].concat());
         assert!(welcome.starts_with('R'), "{welcome}");
+        let refusal = said(sql, &[&head[..], &start(&["user", "alice"])].concat());
+        assert!(refusal.contains("connect with sslmode=require"), "{refusal}");
         assert!(said(metrics, &[&head[..], scrape].concat()).starts_with("HTTP/1.1 200"));
     }
 }

@@ -51,6 +51,7 @@ const SERVER: &[&[&str]] = &[
 
 /// The same for SQL and search.
 const ANALYTICS: &[&[&str]] = &[
+    &["rights"],
     &["table"],
     &["error"],
     &["statement", "dialect", "json"],
