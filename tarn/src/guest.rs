@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tarn_analytics::{Denied, Keys, User, VisibleKeys, Wish};
 use tarn_server::Services;
-use tarn_server::acl::{self, Context, Reason, Statement, StatementRefused, TableKeys, UserId};
+use tarn_server::acl::{
+    self, Context, Reason, Statement, StatementRefused, TableKeys, UserId, client_at_port,
+};
 use tarn_server::glob;
 
 /// A user that asks statements, by the port for SQL or by the command `SQL`.
@@ -24,7 +26,7 @@ impl Guest {
     /// Of a client of the port for SQL, whose other end this is.
     pub(crate) fn of_port(server: Arc<Services>, user: &acl::User, peer: std::net::SocketAddr) -> Guest {
         let shown = String::from_utf8_lossy(&user.name).into_owned();
-        let client = client_at_port(peer, &shown);
+        let client = client_at_port(peer, "sql", shown.as_bytes());
         let (name, id) = (user.name.clone(), user.id);
         Guest { server, name, shown, id, client, stays_when_off: false }
     }
@@ -39,11 +41,6 @@ impl Guest {
         let user = self.server.acl.current(&self.name, self.id)?;
         (self.stays_when_off || user.is_enabled()).then_some(user)
     }
-}
-
-/// A client of the port for SQL, as `ACL LOG` shows it.
-pub(crate) fn client_at_port(peer: std::net::SocketAddr, name: &str) -> String {
-    format!("addr={peer} cmd=sql user={name}")
 }
 
 impl User for Guest {

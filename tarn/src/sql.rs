@@ -1,7 +1,7 @@
 //! SQL beside the server: the thread that talks to clients of PostgreSQL's protocol, if there is a port for
 //! them, and answers the commands `SQL` and `FT.*`. Statements have threads of their own.
 
-use crate::guest::{Guest, client_at_port};
+use crate::guest::Guest;
 use crate::search::Seeker;
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use tarn_analytics::{
 pub(crate) use tarn_analytics::{DECLARATION_FILES, parquet_of, runs_apart};
 use tarn_engine::record::Lsn;
 use tarn_server::Services;
-use tarn_server::acl::{self, Context, Reason};
+use tarn_server::acl::{self, Context, Reason, client_at_port};
 use tarn_server::analytics::sql::{Answer, Asked, Cell, Who};
 use tarn_server::config::Config;
 use tarn_server::net::address::Address;
@@ -207,7 +207,8 @@ impl Settings {
     /// Notes a client that did not come in.
     fn note_refused(&self, name: &str, peer: SocketAddr) {
         let (now_ms, named) = (self.0.clock.unix_ms(), (&b"SQL"[..], name.as_bytes()));
-        self.0.acl.log.push(now_ms, Reason::Auth, Context::TopLevel, named, client_at_port(peer, name));
+        let client = client_at_port(peer, "sql", name.as_bytes());
+        self.0.acl.log.push(now_ms, Reason::Auth, Context::TopLevel, named, client);
     }
 }
 

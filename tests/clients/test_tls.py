@@ -562,6 +562,6 @@ def test_a_user_that_sql_refuses_is_logged(sql):
     sql.admin.execute_command("ACL", "SETUSER", "alice", "reset", *RULES)
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(conninfo(sql, user="alice", password="guess"))
-    seen = [dict(zip(one[::2], one[1::2])) for one in sql.admin.execute_command("ACL", "LOG")]
-    assert [(one["reason"], one["username"]) for one in seen] == [("auth", "alice")]
+    (seen,) = sql.admin.acl_log()
+    assert (seen["reason"], seen["username"], seen["client-info"]["cmd"]) == ("auth", "alice", "sql")
     sql.admin.acl_deluser("alice")

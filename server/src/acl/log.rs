@@ -2,9 +2,12 @@
 //! before.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tarn_engine::lock::Mutex;
+
+use crate::acl::rules::has_spaces;
 
 /// Refusals that are the same count together for so long, in milliseconds.
 const GROUPED_MS: u64 = 60_000;
@@ -14,6 +17,8 @@ const LOOKED_THROUGH: usize = 10;
 const KEPT_BYTES_MAX: usize = 1024;
 /// The longest description of a client that is kept, in bytes: names of its own choice stand in it.
 const CLIENT_BYTES_MAX: usize = 2048;
+/// The longest name that a description of a client of another protocol has, in bytes.
+const SHOWN_NAME_BYTES_MAX: usize = 256;
 
 /// The thing that was not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +177,18 @@ impl AclLog {
     }
 }
 
+/// A client that speaks another protocol, with the fields of `CLIENT LIST`: programs expect all of them. A name
+/// with white space would look like more fields, and is left out; so is the end of a long one.
+pub fn client_at_port(peer: impl fmt::Display, command: &str, name: &[u8]) -> String {
+    let name = if has_spaces(name) { "".into() } else { String::from_utf8_lossy(name) };
+    let name = &name[..name.floor_char_boundary(SHOWN_NAME_BYTES_MAX)];
+    format!(
+        "id=0 addr={peer} laddr= fd=-1 name= age=0 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf=0 \
+         qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={command} \
+         user={name} redir=-1 resp=2 lib-name= lib-ver="
+    )
+}
+
 /// A text as far as it is kept, in memory of its own size.
 fn shorten_text(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(CLIENT_BYTES_MAX));
@@ -182,6 +199,16 @@ fn shorten_text(mut text: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_of_another_protocol_has_all_fields_and_no_forged_one() {
+        let line = client_at_port("[::1]:7", "sql", b"alice");
+        assert!(line.contains(" addr=[::1]:7 ") && line.contains(" cmd=sql user=alice "), "{line}");
+        let forged = client_at_port("[::1]:7", "sql", b"alice id=1");
+        assert_eq!(forged, line.replace("alice", ""));
+        let long = client_at_port("[::1]:7", "sql", &[b'\xff'; 2000]);
+        assert!(long.len() < CLIENT_BYTES_MAX && long.ends_with("lib-ver="), "{long}");
+    }
 
     #[test]
     fn the_same_refusal_counts_with_the_one_before_for_a_minute() {

@@ -24,7 +24,7 @@ pub mod user;
 
 pub use catalog::{CATEGORIES, Catalog, Listed};
 pub use keeper::{FileJob, UserFile};
-pub use log::{AclLog, Context, Entry, Reason};
+pub use log::{AclLog, Context, Entry, Reason, client_at_port};
 pub use registry::{Acl, Changed, DEFAULT, Door, RuleRefused, Users};
 pub use rules::{RuleError, Words, merge_selectors, without_password};
 pub use selector::{Access, Denied, Selector};

@@ -32,7 +32,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::families;
-use crate::acl::{Context, DEFAULT, Reason, User};
+use crate::acl::{Context, DEFAULT, Reason, User, client_at_port};
 use crate::config::MetricsAuth;
 use crate::execute::services::Services;
 use crate::execute::table::Table;
@@ -226,7 +226,7 @@ fn may_read(server: &Services, request: &Request<Incoming>, peer: &Address) -> b
     let user = colon.and_then(|colon| server.acl.authenticate(name, &given[colon + 1..]));
     let is_right = user.as_ref().is_some_and(|user| may_info(user));
     if !is_right {
-        let (now_ms, client) = (server.clock.unix_ms(), format!("addr={peer}"));
+        let (now_ms, client) = (server.clock.unix_ms(), client_at_port(peer, "metrics", name));
         let named = (&b"metrics"[..], name);
         server.acl.log.push(now_ms, Reason::Auth, Context::TopLevel, named, client);
     }
