@@ -177,8 +177,8 @@ impl AclLog {
     }
 }
 
-/// A client that speaks another protocol, with the fields of `CLIENT LIST`: programs expect all of them. A name
-/// with white space would look like more fields, and is left out; so is the end of a long one.
+/// A client that speaks another protocol, with the fields of `CLIENT LIST`: programs expect all of them. A
+/// name with white space would look like more fields, and is left out; so is the end of a long one.
 pub fn client_at_port(peer: impl fmt::Display, command: &str, name: &[u8]) -> String {
     let name = if has_spaces(name) { "".into() } else { String::from_utf8_lossy(name) };
     let name = &name[..name.floor_char_boundary(SHOWN_NAME_BYTES_MAX)];

@@ -163,8 +163,8 @@ impl ConfigStore {
 
     /// Writes the configuration in force into the file it came from. The file's comments and order stay,
     /// lines change in place, new ones come last; a crash leaves the old file or the new one. `users`: the
-    /// lines that make all users, which are asked for where those of the file are not to stay. `check`: why the
-    /// server would not start with the configuration, as far as this module cannot tell.
+    /// lines that make all users, which are asked for where those of the file are not to stay. `check`: why
+    /// the server would not start with the configuration, as far as this module cannot tell.
     pub fn rewrite(
         &self,
         users: impl FnOnce() -> Vec<Vec<u8>>,
