@@ -54,7 +54,12 @@ const NEEDS: &[Need] = &[
     Need {
         is_there: || on_path("javac") && on_path("mvn"),
         packages: "default-jdk-headless maven",
-        used_for: "Lettuce and Redisson as clients",
+        used_for: "Lettuce, Redisson and the JDBC driver of PostgreSQL as clients",
+    },
+    Need {
+        is_there: || on_path("openssl"),
+        packages: "openssl",
+        used_for: "the certificates of clients over TLS",
     },
     Need { is_there: || on_path("psql"), packages: "postgresql-client", used_for: "psql as a client" },
     Need {

@@ -24,7 +24,8 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	server := start(folder)
+	server, listens := start(folder)
+	address = listens
 	code := m.Run()
 	_ = server.Process.Kill()
 	_ = server.Wait()
@@ -32,15 +33,21 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func start(folder string) *exec.Cmd {
+func freePort() string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}
-	address = listener.Addr().String()
-	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
-	_ = listener.Close()
+	defer listener.Close()
+	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+}
+
+// start returns a running server, and the address of its ordinary port.
+func start(folder string, more ...string) (*exec.Cmd, string) {
+	port := freePort()
+	listens := net.JoinHostPort("127.0.0.1", port)
 	options := []string{"--port", port, "--dir", folder, "--save", "", "--loglevel", "warning"}
+	options = append(options, more...)
 	program := binary()
 	if !strings.HasPrefix(filepath.Base(program), "redis") {
 		options = append([]string{"serve"}, options...)
@@ -50,7 +57,7 @@ func start(folder string) *exec.Cmd {
 	if err := server.Start(); err != nil {
 		panic(err)
 	}
-	client := redis.NewClient(&redis.Options{Addr: address})
+	client := redis.NewClient(&redis.Options{Addr: listens})
 	defer client.Close()
 	for tries := 0; client.Ping(context.Background()).Err() != nil; tries++ {
 		if tries == 300 {
@@ -59,7 +66,7 @@ func start(folder string) *exec.Cmd {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	return server
+	return server, listens
 }
 
 // The program to test: TARN_BINARY, or what cargo built.

@@ -77,4 +77,4 @@ async function until(what, isSo, limitMs = 10_000) {
   }
 }
 
-module.exports = { start, until };
+module.exports = { freePort, start, until };

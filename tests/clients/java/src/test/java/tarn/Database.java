@@ -18,13 +18,14 @@ final class Database implements AutoCloseable {
     final int port;
     private final Process process;
 
-    Database() throws Exception {
+    Database(String... options) throws Exception {
         Path folder = Files.createTempDirectory("tarn-java");
         port = freePort();
         String program = binary();
         List<String> command = new ArrayList<>(List.of(program));
-        if (!Path.of(program).getFileName().toString().startsWith("redis")) command.add("serve");
+        if (!isRedis()) command.add("serve");
         command.addAll(List.of("--port", "" + port, "--dir", "" + folder, "--save", "", "--loglevel", "warning"));
+        command.addAll(List.of(options));
         Path output = folder.resolve("output");
         process = new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(output.toFile()).start();
         Runtime.getRuntime().addShutdownHook(new Thread(process::destroyForcibly));
@@ -40,6 +41,11 @@ final class Database implements AutoCloseable {
 
     String url() {
         return "redis://127.0.0.1:" + port;
+    }
+
+    /** True if the program to test is Redis. */
+    static boolean isRedis() {
+        return Path.of(binary()).getFileName().toString().startsWith("redis");
     }
 
     /** Waits until a condition holds; fails after ten seconds. */
@@ -58,7 +64,7 @@ final class Database implements AutoCloseable {
         return environment.getOrDefault("TARN_BINARY", target + "/debug/tarn");
     }
 
-    private static int freePort() throws IOException {
+    static int freePort() throws IOException {
         try (ServerSocket listener = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             return listener.getLocalPort();
         }
