@@ -5,6 +5,8 @@
 #[path = "tls/proxies.rs"]
 mod proxies;
 mod running;
+#[path = "tls/users.rs"]
+mod users;
 
 use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +16,7 @@ use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams,
     date_time_ymd,
 };
 use running::{Client, Connection, Folder, LIMIT, Running, eventually, free_port};
@@ -23,8 +25,6 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{CipherSuite, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use tarn_server::config::CertificateUser;
-use tarn_server::net::certificates::user_of;
 
 /// Signs certificates.
 struct Authority {
@@ -739,36 +739,6 @@ fn encryption_can_be_demanded_at_every_port() {
     let _ = encrypted.0.read_to_end(&mut answer);
     let answer = String::from_utf8_lossy(&answer);
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("tarn_tls_handshakes_total"), "{answer}");
-}
-
-#[test]
-fn a_certificate_names_its_user_or_nobody() {
-    let authority = Authority::new("authority");
-    let user = |part, change: &dyn Fn(&mut CertificateParams)| {
-        let issued = authority.issue("alice", 1, change);
-        user_of(&CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap(), part)
-    };
-    let renamed = |name: &'static str| {
-        move |params: &mut CertificateParams| params.distinguished_name.push(DnType::CommonName, name)
-    };
-    assert_eq!(user(CertificateUser::CommonName, &|_| {}).as_deref(), Some("alice"));
-    assert_eq!(user(CertificateUser::Off, &|_| {}), None);
-    assert_eq!(user(CertificateUser::Uri, &|_| {}), None);
-    let identifier = "spiffe://example.org/alice";
-    let with_uri = |params: &mut CertificateParams| {
-        params.subject_alt_names.push(SanType::URI(identifier.try_into().unwrap()));
-    };
-    assert_eq!(user(CertificateUser::Uri, &with_uri).as_deref(), Some(identifier));
-    for name in ["", "alice smith", "alice\0", "alice\n"] {
-        assert_eq!(user(CertificateUser::CommonName, &renamed(name)), None, "{name:?}");
-    }
-    let long = "a".repeat(256);
-    let far_too_long = |params: &mut CertificateParams| {
-        params.distinguished_name.push(DnType::CommonName, long.as_str());
-    };
-    assert_eq!(user(CertificateUser::CommonName, &far_too_long), None);
-    let nameless = |params: &mut CertificateParams| params.distinguished_name = DistinguishedName::new();
-    assert_eq!(user(CertificateUser::CommonName, &nameless), None);
 }
 
 #[test]

@@ -33,12 +33,14 @@ pub enum Reason {
     Database,
     /// To log in.
     Auth,
+    /// To log in by a certificate, as no user that is enabled has the name in it.
+    Certificate,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 5] =
-        [Reason::Command, Reason::Key, Reason::Channel, Reason::Database, Reason::Auth];
+    pub const ALL: [Reason; 6] =
+        [Reason::Command, Reason::Key, Reason::Channel, Reason::Database, Reason::Auth, Reason::Certificate];
 
     /// As the log has it.
     pub fn name(self) -> &'static str {
@@ -48,6 +50,7 @@ impl Reason {
             Reason::Channel => "channel",
             Reason::Database => "database",
             Reason::Auth => "auth",
+            Reason::Certificate => "tls-cert",
         }
     }
 }
@@ -85,7 +88,7 @@ pub struct Entry {
     pub reason: Reason,
     /// The place of the request.
     pub context: Context,
-    /// The command, the key, the channel or the database, shortened.
+    /// The command, the key, the channel or the database, shortened; empty for a certificate.
     pub object: Vec<u8>,
     /// Whose request it was, or who wanted to log in.
     pub username: Vec<u8>,

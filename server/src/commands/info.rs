@@ -552,6 +552,7 @@ fn stats(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("acl_access_denied_cmd", log.denied(Reason::Command));
     report.line("acl_access_denied_key", log.denied(Reason::Key));
     report.line("acl_access_denied_channel", log.denied(Reason::Channel));
+    report.line("acl_access_denied_tls_cert", log.denied(Reason::Certificate));
     report.line("acl_access_denied_db", log.denied(Reason::Database));
 }
 

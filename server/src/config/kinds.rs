@@ -205,7 +205,7 @@ choice! {
         Off = "off",
         /// The common name of the subject.
         CommonName = "CN",
-        /// The first URI among the other names of the subject.
+        /// A URI among the other names of the subject.
         Uri = "URI",
     }
 }

@@ -1,12 +1,16 @@
-//! Hides passwords in messages that show words of a configuration.
+//! Hides passwords in messages that show words of a configuration, or one as a whole.
 //!
 //! A mistake in a line is often a mistake in its name, so a name is taken for that of a sensitive directive
 //! even where it is quoted, misspelt, or grown together with its value.
+
+use std::fmt;
 
 use super::args::{is_space, join_args, split_args};
 use super::directive::{Directive, HIDDEN};
 use super::directives::{directives, find_directive, nearest_name};
 use super::foreign::REFUSED_ORDERS;
+use super::settings::{Config, Orders};
+use super::tls::TlsSettings;
 
 /// A line, or a word of one, as a message may show it: as it is, or up to the name of the first sensitive
 /// directive in it.
@@ -59,10 +63,36 @@ fn sensitive_name(word: &[u8], leads: bool) -> Option<String> {
     Some(String::from_utf8_lossy(&word[..len]).into_owned() + separator)
 }
 
+/// Passwords are in several of its fields, and in fields of these.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for TlsSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsSettings").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Orders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Orders").finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_configuration_as_a_whole_is_not_shown() {
+        let config = Config::default();
+        let shown = format!("{config:?} {:?} {:?}", config.tls, config.orders);
+        assert_eq!(shown, "Config { .. } TlsSettings { .. } Orders { .. }");
+    }
 
     #[test]
     fn however_it_is_written_no_password_is_shown() {

@@ -30,7 +30,7 @@ pub struct AclSettings {
 }
 
 /// Lines about users and commands, which are known later than the settings are read.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct Orders {
     /// The lines that make users, each without the word `user`: a name, and rules.
     pub users: Vec<Vec<Vec<u8>>>,
@@ -72,7 +72,7 @@ pub struct MemorySettings {
 }
 
 /// Everything that can be configured. `Config::default()` is what a server without file and flags has.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Config {
     /// Addresses to listen on; a leading `-` means that it may be missing on this machine, `*` any IPv4,
     /// `::*` any IPv6 address.

@@ -118,8 +118,8 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "whether clients at 'tls-port' must show a certificate, may, or are asked for none"),
     Directive::run_time("tls-auth-clients-user", Shape::Choice(CertificateUser::NAMES), "off",
         field!(tls.auth_clients_user),
-        "the part of a client's certificate at 'tls-port' that names its user: the common name, the first \
-         URI, or none").without_effect("there are no users but 'default' yet").does("off"),
+        "the part of a client's certificate at 'tls-port' that names the user whom it logs in as, without \
+         AUTH: the common name, the first URI that names one, or none"),
     Directive::run_time("tls-protocols", Shape::Text, "", field!(tls.protocols),
         "versions of TLS, of TLSv1.2 and TLSv1.3; empty for both")
         .partly(unheeded_protocols, "versions before TLSv1.2 are not safe, and not there"),

@@ -4,7 +4,7 @@ use super::kinds::{AuthClients, CertificateUser, Encryption};
 use super::networks::Networks;
 
 /// Certificates, the ports that are encrypted, and the clients that are believed.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct TlsSettings {
     /// TCP port of the Redis protocol over TLS; 0 for none.
     pub port: u16,

@@ -60,7 +60,7 @@ impl Client {
         }
     }
 
-    /// Makes it a client of this user, which has said its password.
+    /// Makes it a client of this user, as it has shown that it is.
     pub(crate) fn become_user(&mut self, user: &User) {
         self.handle.info.lock().user = UserTag { name: user.name.clone(), id: user.id.0 };
         self.rights = Rights::default();

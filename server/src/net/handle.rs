@@ -32,9 +32,6 @@ pub struct ClientHandle {
     pub worker: usize,
     /// How it tracks keys.
     pub tracks: Tracks,
-    /// The user that its certificate names, once it has shown one (`tls-auth-clients-user`). Nothing logs it
-    /// in by that yet.
-    pub certificate_user: OnceLock<String>,
     /// Why it is turned away as soon as it can be told so, if it is.
     pub refusal: OnceLock<&'static str>,
     /// The fields that change now and then.
@@ -118,7 +115,6 @@ impl ClientHandle {
             since: Instant::now(),
             worker,
             tracks: Tracks::default(),
-            certificate_user: OnceLock::new(),
             refusal: OnceLock::new(),
             info: Mutex::default(),
             last_command_ms: AtomicU64::new(0),

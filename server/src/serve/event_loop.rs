@@ -14,8 +14,10 @@ use tokio::sync::{Notify, mpsc};
 use crate::execute::client::Client;
 use crate::execute::services::Services;
 use crate::execute::table::Table;
+use crate::net::encrypted::Encrypted;
 use crate::net::handle::ClientHandle;
 use crate::net::stream::{Detached, Stream};
+use crate::serve::certificate_login;
 use crate::serve::connection::Connection;
 use crate::serve::worker::Worker;
 
@@ -177,7 +179,10 @@ async fn serve_client(served: Served, mut stream: Stream, handle: Arc<ClientHand
         drop(served);
         return;
     }
-    let client = Client::new(handle.clone(), !worker.server.acl.needs_password());
+    let mut client = Client::new(handle.clone(), !worker.server.acl.needs_password());
+    if let Some(certificate) = stream.encrypted().and_then(Encrypted::client_certificate) {
+        certificate_login::log_in(&worker.server, worker.table, &mut client, certificate);
+    }
     let mut connection = Connection::new(stream, client, worker);
     // Dropped before the connection: a peer that sees the socket closed no longer finds the client.
     let _served = served;

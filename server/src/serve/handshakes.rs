@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use crate::execute::services::Services;
 use crate::net::attempts::origin;
-use crate::net::certificates::user_of;
 use crate::net::encrypted::Encrypted;
 use crate::net::handle::ClientHandle;
 use crate::net::listen::Service;
@@ -43,7 +42,7 @@ impl Drop for Entered<'_> {
 }
 
 impl Handshakes {
-    /// Shakes hands with a client, if it speaks TLS. Its user is noted, if its certificate names one.
+    /// Shakes hands with a client, if it speaks TLS.
     pub(super) async fn shake(
         &self,
         server: &Services,
@@ -68,15 +67,6 @@ impl Handshakes {
         let has_resumed = stream.encrypted().is_some_and(Encrypted::has_resumed);
         let outcome = ended.as_ref().map(|()| has_resumed);
         server.tls.note_handshake(&client.addr, Service::RedisTls, outcome);
-        if ended.is_ok()
-            && let Some(certificate) = stream.encrypted().and_then(Encrypted::client_certificate)
-        {
-            let part = server.config.snapshot().tls.auth_clients_user;
-            if let Some(user) = user_of(certificate, part) {
-                // It shakes hands once.
-                let _ = client.certificate_user.set(user);
-            }
-        }
         ended
     }
 

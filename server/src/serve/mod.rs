@@ -9,6 +9,7 @@
 //! The top of the package: it may import every other folder, and none imports it.
 
 pub mod accept;
+mod certificate_login;
 mod connection;
 mod error;
 pub mod event_loop;

@@ -37,7 +37,7 @@ pub(super) struct Worker {
     pub index: usize,
     /// The server.
     pub server: Arc<Services>,
-    table: &'static Table,
+    pub(super) table: &'static Table,
     /// Where sockets are read into.
     pub scratch: RefCell<Box<[u8]>>,
     /// Replies on their way out.

@@ -32,7 +32,7 @@ use crate::net::listen::Service;
 pub use error::TlsError;
 pub use files::Identity;
 use files::{Identities, Stamp};
-pub use names::user_of;
+pub use names::names_of;
 use reader::Reader;
 
 /// The log tells of failed handshakes once in that time, at most.

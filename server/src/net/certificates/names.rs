@@ -7,38 +7,36 @@ use x509_parser::parse_x509_certificate;
 
 use crate::config::CertificateUser;
 
-/// Bytes that the name of a user has at most.
-const NAME_BYTES_MAX: usize = 255;
-
-/// The user that a client's certificate names, where that part of it is to name one. REQUIRES: the
-/// certificate has been verified in a handshake.
+/// The users that a client's certificate names in that part of it, in the order in which they are to be
+/// looked for: one common name, or URIs of the subject's other names.
 ///
-/// `None`: the part is missing, there are several common names, or it is no name: empty, too long, or with
-/// blanks or control characters in it. The caller looks whether there is such a user, and may log it in;
-/// else the client is as one without a certificate.
-pub fn user_of(certificate: &CertificateDer<'_>, part: CertificateUser) -> Option<String> {
-    let parsed = parse(certificate)?;
-    let name = match part {
-        CertificateUser::Off => return None,
-        CertificateUser::CommonName => {
-            let mut names = parsed.subject().iter_common_name();
-            let first = names.next()?.as_str().ok()?;
-            if names.next().is_some() {
-                return None;
-            }
-            first.to_owned()
-        }
-        CertificateUser::Uri => {
-            let others = parsed.subject_alternative_name().ok()??;
-            let uri = others.value.general_names.iter().find_map(|name| match name {
-                GeneralName::URI(uri) => Some((*uri).to_owned()),
-                _ => None,
-            });
-            uri?
-        }
+/// Empty: the part is missing or is no text, or there are several common names, of which none is the one.
+/// A name may have any characters; no user has blanks or a NUL in its name.
+pub fn names_of(certificate: &CertificateDer<'_>, part: CertificateUser) -> Vec<String> {
+    let read = |names: fn(&X509Certificate<'_>) -> Vec<String>| parse(certificate).as_ref().map(names);
+    let names = match part {
+        CertificateUser::Off => None,
+        CertificateUser::CommonName => read(common_name),
+        CertificateUser::Uri => read(uris),
     };
-    let is_odd = |c: char| c.is_whitespace() || c.is_control();
-    (!name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains(is_odd)).then_some(name)
+    names.unwrap_or_default().into_iter().filter(|name| !name.is_empty()).collect()
+}
+
+fn common_name(parsed: &X509Certificate<'_>) -> Vec<String> {
+    let mut names = parsed.subject().iter_common_name();
+    match (names.next(), names.next()) {
+        (Some(name), None) => name.as_str().map(str::to_owned).into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn uris(parsed: &X509Certificate<'_>) -> Vec<String> {
+    let Ok(Some(others)) = parsed.subject_alternative_name() else { return Vec::new() };
+    let uri = |name: &GeneralName<'_>| match name {
+        GeneralName::URI(uri) => Some((*uri).to_owned()),
+        _ => None,
+    };
+    others.value.general_names.iter().filter_map(uri).collect()
 }
 
 /// When a certificate ends, as Unix time in seconds, and its number in hexadecimal.
