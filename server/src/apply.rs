@@ -174,7 +174,11 @@ fn users_of_lines(config: &Config, catalog: &Catalog) -> Result<Vec<User>, Strin
         let Some((name, rules)) = words.split_first() else { continue };
         let shown = String::from_utf8_lossy(name);
         if !is_name(name) {
-            return Err(format!("the name of user '{shown}' has white space or a NUL in it"));
+            // A line that is one word has passwords in it.
+            return Err(
+                "the name of a user has white space or a NUL in it; write each rule as a word of its own"
+                    .to_owned(),
+            );
         }
         let rules = merge_selectors(rules.iter().map(Vec::as_slice))
             .map_err(|_| format!("user '{shown}': unmatched parenthesis in acl selector"))?;

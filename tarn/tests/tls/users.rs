@@ -1,6 +1,6 @@
 //! Clients that become a user by their certificate, without a password.
 
-use rcgen::{CertificateParams, DnType, SanType};
+use rcgen::{CertificateParams, DnType, IsCa, Issuer, SanType};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tarn_server::config::CertificateUser;
@@ -131,6 +131,24 @@ fn a_certificate_that_is_not_good_logs_nobody_in() {
     assert_eq!(plain.ask("CONFIG SET tls-auth-clients no"), "+OK");
     let mut client = server.connect(&server.client(Some(&impostor))).unwrap();
     assert!(client.ask("ACL WHOAMI").starts_with("-NOAUTH"));
+}
+
+#[test]
+fn a_certificate_that_may_not_sign_others_vouches_for_nobody() {
+    let mut own = Authority::new("alice");
+    own.params.is_ca = IsCa::NoCa;
+    own.params.key_usages.clear();
+    let by_any = ["--tls-auth-clients-user", "CN"];
+    let server = Encrypting::start_with(&by_any, |files, authority| {
+        let issuer = Issuer::from_params(&authority.params, &authority.key);
+        let alice = own.params.signed_by(&own.key, &issuer).unwrap().pem();
+        std::fs::write(files.path("authority.pem"), authority.pem.clone() + &alice).unwrap();
+    });
+    let mut plain = server.running.connect();
+    assert_eq!(plain.ask("ACL SETUSER admin on ~* +@all"), "+OK");
+    assert!(server.running.folder.messages().contains("certificates that may not sign others (1)"));
+    assert_eq!(shows(&server, "admin").ask("ACL WHOAMI"), "admin");
+    assert!(!server.serves(Some(&own.issue("admin", 9, |_| {}))), "alice is no authority");
 }
 
 #[test]

@@ -143,7 +143,16 @@ fn read(config: &Config, certificate: PathBuf, key: PathBuf) -> Result<Material,
         let is_named = config.below_dir(&tls.ca_cert_file).as_ref() == Some(&file);
         match certificates_of(&bytes_of(&file)?, &file) {
             Ok(found) => {
-                for certificate in found {
+                // rustls would take any: then its owner could make certificates of any name.
+                let (signing, others): (Vec<_>, Vec<_>) = found.into_iter().partition(names::may_sign);
+                if !others.is_empty() {
+                    tracing::warn!(
+                        "{} has certificates that may not sign others ({}): no client's is checked by these",
+                        file.display(),
+                        others.len()
+                    );
+                }
+                for certificate in signing {
                     authorities.add(certificate).map_err(TlsError::Authority)?;
                 }
             }

@@ -1,9 +1,10 @@
-//! Names, times and numbers in certificates.
+//! Names, times, numbers and rights in certificates.
 
 use rustls::pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
+use x509_parser::x509::X509Version;
 
 use crate::config::CertificateUser;
 
@@ -37,6 +38,23 @@ fn uris(parsed: &X509Certificate<'_>) -> Vec<String> {
         _ => None,
     };
     others.value.general_names.iter().filter_map(uri).collect()
+}
+
+/// Whether a certificate says that its owner may sign those of others, as OpenSSL asks for it. Of version 1,
+/// which cannot say so, those that sign themselves may.
+pub(super) fn may_sign(certificate: &CertificateDer<'_>) -> bool {
+    let Some(parsed) = parse(certificate) else { return false };
+    let is_authority = match parsed.basic_constraints() {
+        Ok(Some(constraints)) => constraints.value.ca,
+        Ok(None) => parsed.version() == X509Version::V1 && parsed.subject() == parsed.issuer(),
+        Err(_) => false,
+    };
+    let signs = match parsed.key_usage() {
+        Ok(Some(usage)) => usage.value.key_cert_sign(),
+        Ok(None) => true,
+        Err(_) => false,
+    };
+    is_authority && signs
 }
 
 /// When a certificate ends, as Unix time in seconds, and its number in hexadecimal.
