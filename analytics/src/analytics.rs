@@ -100,6 +100,8 @@ impl Analytics {
             .set_bool("datafusion.sql_parser.parse_float_as_decimal", true)
             // Whether a column may be NULL is not said alike in all steps of a plan, which harms nothing.
             .set_bool("datafusion.execution.skip_physical_aggregate_schema_check", true)
+            // It makes room for as many groups as a LIMIT says, before there is one, and counts them nowhere.
+            .set_bool("datafusion.optimizer.enable_topk_aggregation", false)
             // `ByIndex` does it, where few rows are wanted.
             .set_bool("datafusion.optimizer.enable_sort_pushdown", false);
         let pool = TrackConsumersPool::new(GreedyMemoryPool::new(options.memory_bytes), CONSUMERS_NAMED);

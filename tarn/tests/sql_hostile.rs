@@ -297,6 +297,41 @@ fn statements_without_end_hold_up_nobody() {
 }
 
 #[test]
+fn numbers_in_statements_make_no_room_before_there_are_rows() {
+    let served = Served::start();
+    let mut postgres = Postgres::connect(served.port);
+    let many = "SELECT value FROM generate_series(1, 3)";
+    for number in ["1000001", "1000000000000000", "9223372036854775807"] {
+        postgres.ask("BEGIN");
+        assert_eq!(postgres.ask(&format!("DECLARE c CURSOR FOR {many}")).code(), "");
+        let fetched = [format!("FETCH {number} FROM c"), format!("FETCH FORWARD {number} FROM c")];
+        assert_eq!(postgres.ask(&fetched[0]).code(), "54000", "{number}");
+        postgres.ask("ROLLBACK");
+        postgres.ask("BEGIN");
+        postgres.ask(&format!("DECLARE c CURSOR FOR {many}"));
+        assert_eq!(postgres.ask(&fetched[1]).code(), "54000", "{number}");
+        postgres.ask("ROLLBACK");
+    }
+    postgres.ask("BEGIN");
+    postgres.ask(&format!("DECLARE c CURSOR FOR {many}"));
+    assert_eq!(postgres.ask("FETCH 1000000 FROM c").text(), "1\n2\n3");
+    postgres.ask("ROLLBACK");
+    let largest = "SELECT DISTINCT value FROM generate_series(1, 3) ORDER BY value LIMIT 1000000000000000";
+    assert_eq!(postgres.ask(largest).text(), "1\n2\n3");
+    let grouped = "SELECT value % 2, max(value) AS m FROM generate_series(1, 3) GROUP BY 1 ORDER BY m DESC \
+                   LIMIT 1000000000000000";
+    assert_eq!(postgres.ask(grouped).text(), "1|3\n0|2");
+    let percentile = |centroids: &str| {
+        format!("SELECT approx_percentile_cont(value, 0.5, {centroids}) FROM generate_series(1, 3)")
+    };
+    assert_eq!(postgres.ask(&percentile("10000")).text(), "2");
+    for centroids in ["10001", "1000000000000000", "1000000 * 1000000000"] {
+        assert_eq!(postgres.ask(&percentile(centroids)).code(), "54001", "{centroids}");
+    }
+    served.end();
+}
+
+#[test]
 fn what_a_client_that_is_gone_asked_for_is_given_up() {
     let served = Served::start();
     for endless in ENDLESS {

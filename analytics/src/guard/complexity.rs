@@ -9,8 +9,10 @@
 //! the whole server. So the depth is bounded from above before anything is parsed, by the tokens that can
 //! make a tree deeper: operators, keywords and parentheses, between two commas.
 
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
@@ -31,6 +33,8 @@ const FUNCTION_DEPTH: usize = 10;
 const JOIN_DEPTH: usize = 4;
 /// Parts of a plan.
 const PARTS_MAX: usize = 10_000;
+/// Centroids of an approximate percentile.
+const CENTROIDS_MAX: i64 = 10_000;
 
 /// Refuses a text that is too much for the parser, or what it parses to for the planner.
 pub(crate) fn check_text(sql: &str, dialect: &dyn Dialect) -> Result<(), QueryError> {
@@ -47,17 +51,46 @@ pub(crate) fn check_text(sql: &str, dialect: &dyn Dialect) -> Result<(), QueryEr
     Ok(())
 }
 
-/// Refuses a plan that grew, by names that stand for much, to more than a planner can finish.
+/// Refuses a plan that grew, by names that stand for much, to more than a planner can finish, and one with a
+/// function that would make room for too much.
 pub(crate) fn check_plan(plan: &LogicalPlan) -> Result<(), QueryError> {
-    let mut parts = 0;
-    plan.apply_with_subqueries(|_| {
+    let (mut parts, mut is_too_fine) = (0, false);
+    plan.apply_with_subqueries(|step| {
         parts += 1;
+        step.apply_expressions(|expression| {
+            expression.apply(|part| {
+                is_too_fine |= is_too_fine_percentile(part);
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })?;
         Ok(if parts > PARTS_MAX { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
-    match parts > PARTS_MAX {
-        true => Err(QueryError::TooComplex(format!("more than {PARTS_MAX} steps"))),
-        false => Ok(()),
+    match () {
+        () if parts > PARTS_MAX => Err(QueryError::TooComplex(format!("more than {PARTS_MAX} steps"))),
+        () if is_too_fine => Err(QueryError::TooComplex(format!(
+            "a percentile by other than a number of centroids up to {CENTROIDS_MAX}"
+        ))),
+        () => Ok(()),
     }
+}
+
+/// Whether a function computes a percentile by more centroids than there may be. There is room for all of them
+/// before it sees a row.
+fn is_too_fine_percentile(part: &Expr) -> bool {
+    let Expr::AggregateFunction(function) = part else { return false };
+    let place = match function.func.name() {
+        "approx_percentile_cont" => 2,
+        "approx_percentile_cont_with_weight" => 3,
+        _ => return false,
+    };
+    let number = |value: &ScalarValue| match value.cast_to(&DataType::Int64) {
+        Ok(ScalarValue::Int64(number)) => number,
+        _ => None,
+    };
+    function.params.args.get(place).is_some_and(|centroids| match centroids {
+        Expr::Literal(value, _) => number(value).is_none_or(|count| count > CENTROIDS_MAX),
+        _ => true,
+    })
 }
 
 /// At least as many as there will be tokens.

@@ -466,7 +466,9 @@ impl Scan {
         let reach = self.rows.reach();
         let rows = &mut self.rows;
         let kept = self.reading.view().read_keys(self.database, &keys, reach, |_, entry| rows.take(entry))?;
-        self.counted.note(self.rows.taken() - before, kept as u64);
+        // Of a key that the user must not read, nothing tells that it has changed.
+        let kept = if self.rows.leaves_out() { 0 } else { kept as u64 };
+        self.counted.note(self.rows.taken() - before, kept);
         Ok(true)
     }
 }

@@ -334,6 +334,11 @@ impl Rows {
         self.slots.iter().filter_map(of_slot).chain(entry.reach_of(entry.key())).max().unwrap_or_default()
     }
 
+    /// Whether it passes over keys that the user must not read.
+    pub(crate) fn leaves_out(&self) -> bool {
+        self.visible.is_some()
+    }
+
     /// How many entries were taken so far.
     pub(crate) fn taken(&self) -> u64 {
         self.taken

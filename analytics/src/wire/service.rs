@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use datafusion::common::ParamValues;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as AnyStatement;
-use datafusion::sql::sqlparser::ast::{CloseCursor, Declare, Statement};
+use datafusion::sql::sqlparser::ast::{CloseCursor, Declare, FetchDirection, Statement};
 use datafusion_postgres::arrow_pg::datatypes::arrow_schema_to_pg_fields;
 use datafusion_postgres::arrow_pg::datatypes::df::deserialize_parameters_with_server_types;
 use datafusion_postgres::hooks::cursor::CursorStatementHook;
@@ -49,6 +49,10 @@ use crate::catalog::settings::STATEMENT;
 use crate::error::QueryError;
 use crate::session::Session;
 use crate::statement::query::Fetching;
+
+/// Rows that a client may ask for at once, other than all. The library makes room for so many before the first
+/// is there.
+const ROWS_MAX: usize = 1_000_000;
 
 /// The handlers of a connection.
 pub(super) struct Handlers {
@@ -221,7 +225,8 @@ impl Service {
         }
         let context = self.session.context();
         match statement {
-            Statement::Fetch { name, .. } => {
+            Statement::Fetch { name, direction, .. } => {
+                refuse_too_many(direction)?;
                 let format = prepared.as_ref().map_or(&Format::UnifiedText, |prepared| prepared.format);
                 self.cursors.lock().fetch(&name.value, format)?;
             }
@@ -295,6 +300,24 @@ impl Service {
     }
 }
 
+/// Refuses a `FETCH` of too many rows at once.
+fn refuse_too_many(direction: &FetchDirection) -> PgWireResult<()> {
+    let (FetchDirection::Count { limit } | FetchDirection::Forward { limit: Some(limit) }) = direction else {
+        return Ok(());
+    };
+    match limit.to_string().parse::<usize>() {
+        Ok(rows) if rows > ROWS_MAX => Err(too_many_rows()),
+        _ => Ok(()),
+    }
+}
+
+fn too_many_rows() -> PgWireError {
+    coded(
+        "54000",
+        &format!("at most {ROWS_MAX} rows can be asked for at once; ask again for more, or for all"),
+    )
+}
+
 fn with_parameters(plan: &LogicalPlan, parameters: &ParamValues) -> PgWireResult<LogicalPlan> {
     plan.clone().replace_params_with_values(parameters).map_err(|error| refusal(QueryError::from(error)))
 }
@@ -366,13 +389,18 @@ impl ExtendedQueryHandler for Service {
         self.parser.clone()
     }
 
-    async fn on_execute<C>(&self, client: &mut C, message: Execute) -> PgWireResult<()>
+    async fn on_execute<C>(&self, client: &mut C, mut message: Execute) -> PgWireResult<()>
     where
         C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
         C::PortalStore: PortalStore<Statement = Stored>,
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
+        // As in PostgreSQL, less than none means all.
+        message.max_rows = message.max_rows.max(0);
+        if message.max_rows as usize > ROWS_MAX {
+            return Err(too_many_rows());
+        }
         self._on_execute(&mut WithNotices::new(client, &self.session), message).await?;
         // The library takes a failed block for one that stays so until its end.
         if self.blocks.take_gone_back() {

@@ -12,7 +12,8 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::ToDFSchema;
 use datafusion::logical_expr::{EmptyRelation, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
-    ContextModifier, Expr, Reset, Set, Statement, UnaryOperator, ValueWithSpan,
+    ContextModifier, Expr, Reset, Set, SetSessionAuthorizationParamKind, Statement, UnaryOperator,
+    ValueWithSpan,
 };
 use datafusion_postgres::hooks::HookClient;
 use datafusion_postgres::pgwire::api::Type;
@@ -138,8 +139,14 @@ impl Settings {
                 ("client_encoding".to_owned(), Some(charset_name.value.clone()), false)
             }
             // A block is read-only, and sees one instant, whatever is said of it.
-            Set::SetTransaction { .. } | Set::SetRole { .. } | Set::SetSessionAuthorization(_) => {
+            Set::SetTransaction { .. } => return Ok(done("SET")),
+            // The user stays the one that logged in. Who wants fewer rights must not believe to have them.
+            Set::SetRole { role_name: None, .. } => return Ok(done("SET")),
+            Set::SetSessionAuthorization(user) if user.kind == SetSessionAuthorizationParamKind::Default => {
                 return Ok(done("SET"));
+            }
+            Set::SetRole { .. } | Set::SetSessionAuthorization(_) => {
+                return Err(coded("0A000", &format!("{set} is not there: log in as that user")));
             }
             _ => return Err(coded("0A000", &format!("{set} is not there"))),
         };
