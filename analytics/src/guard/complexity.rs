@@ -74,8 +74,8 @@ pub(crate) fn check_plan(plan: &LogicalPlan) -> Result<(), QueryError> {
     }
 }
 
-/// Whether a function computes a percentile by more centroids than there may be. There is room for all of them
-/// before it sees a row.
+/// Whether a function computes a percentile by more centroids than there may be. There is room for all of
+/// them before it sees a row.
 fn is_too_fine_percentile(part: &Expr) -> bool {
     let Expr::AggregateFunction(function) = part else { return false };
     let place = match function.func.name() {

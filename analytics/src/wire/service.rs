@@ -50,8 +50,8 @@ use crate::error::QueryError;
 use crate::session::Session;
 use crate::statement::query::Fetching;
 
-/// Rows that a client may ask for at once, other than all. The library makes room for so many before the first
-/// is there.
+/// Rows that a client may ask for at once, other than all. The library makes room for so many before the
+/// first is there.
 const ROWS_MAX: usize = 1_000_000;
 
 /// The handlers of a connection.

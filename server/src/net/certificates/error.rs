@@ -76,8 +76,8 @@ pub enum TlsError {
     },
     /// The certificates of clients cannot be checked.
     #[error(
-        "'{directive} {value}' needs the certificates of those who sign the clients', which say that they may \
-         (CA:TRUE): name them with tls-ca-cert-file or tls-ca-cert-dir, or say '{directive} no'"
+        "'{directive} {value}' needs the certificates of those who sign the clients', which say that they \
+         may (CA:TRUE): name them with tls-ca-cert-file or tls-ca-cert-dir, or say '{directive} no'"
     )]
     NoAuthorities {
         /// The directive that asks for certificates.
