@@ -11,7 +11,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use rcgen::{CertificateParams, CertifiedKey, KeyPair, PKCS_ED25519, generate_simple_self_signed};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedKey, IsCa, Issuer, KeyPair, PKCS_ED25519,
+    generate_simple_self_signed,
+};
 use running::{Folder, Running, eventually, free_port};
 
 /// The request for encryption.
@@ -89,16 +92,20 @@ fn who_must_show_a_certificate_must_encrypt() {
     issue(&folder.path(""));
     let running = encrypting(&folder, port);
     let mut client = running.connect();
-    // It vouches for itself.
-    let authority = folder.path("certificate.pem").display().to_string();
+    let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let (signing, own_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    std::fs::write(folder.path("authority.pem"), params.self_signed(&signing).unwrap().pem()).unwrap();
+    let issuer = Issuer::from_params(&params, &signing);
+    let own = CertificateParams::new(["client".to_owned()]).unwrap().signed_by(&own_key, &issuer).unwrap();
+    let authority = folder.path("authority.pem").display().to_string();
     let set = |auth: &str| format!("CONFIG SET tls-ca-cert-file {authority} sql-tls-auth-clients {auth}");
     assert_eq!(client.ask(&set("yes")), "+OK");
     let said = psql(port, "sslmode=disable");
     assert!(said.contains("FATAL:  connections must be encrypted here"), "{said}");
     let key = Folder::new();
-    for name in ["key.pem", "certificate.pem"] {
-        std::fs::copy(folder.path(name), key.path(name)).unwrap();
-    }
+    std::fs::write(key.path("key.pem"), own_key.serialize_pem()).unwrap();
+    std::fs::write(key.path("certificate.pem"), own.pem()).unwrap();
     // psql takes no key that others may read.
     std::fs::set_permissions(key.path("key.pem"), Permissions::from_mode(0o600)).unwrap();
     let own = format!(
